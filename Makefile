@@ -1,0 +1,64 @@
+# Everything runs in project-local environments from PyPI; only Python >= 3.11 is assumed.
+#   make demo   kernel, finite twins and classification of digits, in one HTML report
+#   make test   format, lint, types, and every test that is not slow
+#   make fast   the selection of tests that takes under two minutes
+#   make slow   the slow tests only
+#   make bench  kernels against Neural Tangents, in one run on this machine
+#   make lint   format, lint and types only
+#   make clean  remove what the others made
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses=8
+
+.PHONY: help demo test fast slow bench lint format clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^#   //p' $(firstword $(MAKEFILE_LIST))
+
+demo: $(VENV)/.demo
+	$(BIN)/python -m limitformer demo $(DEMO_ARGS)
+
+test: lint
+	$(PYTEST) $(PYTEST_ARGS)
+
+fast: $(VENV)/.dev
+	$(PYTEST) -m "not slow and not twin" $(PYTEST_ARGS)
+
+slow: $(VENV)/.dev
+	$(PYTEST) -m slow $(PYTEST_ARGS)
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/kernels.py $(BENCH_ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) .venv-newest .venv-peer build dist demo .pytest_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "limitformer needs Python 3.11 or newer, and '$(PYTHON)' is: $$($(PYTHON) --version 2>&1 | head -1)."; \
+	  echo "Name a newer one, for example: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { \
+	  echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu: apt install python3-venv"; rm -rf $(VENV); exit 1; }
+	$(PIP) install --upgrade pip
+
+$(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
+	$(PIP) install --editable ".[demo]"
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	$(PIP) install --editable ".[dev]"
+	@touch $@ $(VENV)/.demo

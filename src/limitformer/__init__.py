@@ -1,0 +1,42 @@
+"""limitformer: the limits of transformers.
+
+Describe a network once; read it as a Gaussian process or its training limit (`net.kernel`), and as
+a finite network (`net.twin`).
+"""
+
+from . import duals, empirical
+from .kernel.gram import Kernel
+from .layers.activation import Activation
+from .layers.attention import Attention, inf
+from .layers.base import Layer
+from .layers.combine import Parallel, Repeat, Residual, Serial, Sum
+from .layers.conv import AvgPool, Conv
+from .layers.cross_attention import CrossAttention
+from .layers.dense import Dense
+from .layers.dropout import Dropout
+from .layers.embed import ClassToken, Embed
+from .layers.named import (
+    Abs,
+    Cos,
+    Elu,
+    Erf,
+    Gaussian,
+    Gelu,
+    GeluTanh,
+    LeakyRelu,
+    Polynomial,
+    Relu,
+    Sigmoid,
+    Sign,
+    Silu,
+    Sin,
+    Softplus,
+    Tanh,
+)
+from .layers.norm import LayerNorm, RMSNorm
+from .layers.pool import FirstToken, Flatten, LastToken, MeanPool, SumPool
+from .layers.position import Alibi, OneHot, Position, RelativeBias, Rotary, SquaredExponential
+from .layers.residual_attention import ResidualAttention
+from .layers.transformer import Block, Transformer, VisionTransformer
+
+__version__ = "0.1.0"

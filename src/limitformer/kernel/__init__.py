@@ -1,0 +1,1 @@
+"""The token kernel, the three passes over a network, and Gram matrices."""

@@ -1,0 +1,506 @@
+"""Kernels of many inputs: plan the blocks, run the passes, assemble the matrices."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..layers.attention import PairNeeded
+from ..layers.base import Layer, leaves
+from ..scores.replicates import REPLICATES, draws_each, mean_and_error, replicate_keys
+from .blocks import Blocks, blocks_of, memory_budget
+from .inputs import Stream, as_arrays, float_type, is_traced, streams_of
+from .passes import Ask, CrossRun, Joint, MarginalRun, Options, PairRun
+from .progress import Progress
+from .state import Cross, Facts, Form, Marginal, Need
+
+KINDS = ("nngp", "ntk")
+DRAWS = 1024
+
+
+class Kernel(eqx.Module):
+    """The kernels of a block of inputs.
+
+    Attributes:
+        nngp, ntk: `(n, m)` after a readout, `(n, m, tokens, tokens)` without one; None if not
+            asked for.
+        nngp_sem, ntk_sem: standard errors of the entries, None where the value is exact.
+        draws: score draws behind an estimate, 0 for an exact kernel.
+        replicates: independent replicates behind a standard error (one more than its degrees of
+            freedom), 0 for an exact kernel.
+    """
+
+    nngp: jax.Array | np.ndarray | None
+    ntk: jax.Array | np.ndarray | None
+    nngp_sem: jax.Array | np.ndarray | None = None
+    ntk_sem: jax.Array | np.ndarray | None = None
+    draws: int = eqx.field(static=True, default=0)
+    replicates: int = eqx.field(static=True, default=0)
+
+
+def kernel(
+    net: Layer,
+    x,
+    y=None,
+    x_mask=None,
+    y_mask=None,
+    *,
+    kinds=KINDS,
+    dtype=None,
+    key=None,
+    draws: int = DRAWS,
+    precision: float | None = None,
+    memory=None,
+    progress: bool | Callable = False,
+) -> Kernel:
+    """NNGP and NTK of the infinite network between two sets of inputs.
+
+    K(x, y) = E[f(x) f(y)] over the prior of the weights, T(x, y) = <df(x)/dw, df(y)/dw>.
+
+    Args:
+        x, y: `(n, tokens, features)`, `(n, height, width, channels)`, `(n, features)`, or token ids
+            `(n, tokens)` for a network that starts with `Embed`; a tuple for several inputs. y=None
+            means y is x, at half the work.
+        x_mask, y_mask: bool, True = valid, `(n, tokens)` or `(n, height, width)`.
+        kinds: "nngp", "ntk" or both; the NNGP alone does not pay for the NTK.
+        dtype: float32 or float64; by default NumPy's promotion of the inputs.
+        key, draws: randomness of softmax at scale "sqrt"; a fixed key by default, so that a kernel
+            is a deterministic function.
+        precision: largest acceptable standard error relative to the root mean square entry; if the
+            draws do not reach it, an error says how many would.
+        memory: budget in bytes, or a string such as "2GiB".
+        progress: True for a line on standard error, or a function `(done, total, seconds_left)`.
+
+    Returns:
+        A `Kernel` with fields nngp, ntk, nngp_sem, ntk_sem.
+    """
+    kinds = _check_kinds(kinds)
+    traced = is_traced((net, x, y, x_mask, y_mask, key))
+    arrays = as_arrays(x, "x") + (() if y is None else as_arrays(y, "y"))
+    dtype = float_type(arrays, dtype)
+    if y is None and y_mask is not None:
+        raise ValueError("y_mask was given without y; pass y, or mask x with x_mask")
+    if traced:
+        return _kernel(net, x, y, x_mask, y_mask, kinds, dtype, key, draws, None, None, None, True)
+    with jax.enable_x64(True):
+        result = _kernel(
+            net,
+            x,
+            y,
+            x_mask,
+            y_mask,
+            kinds,
+            dtype,
+            key,
+            draws,
+            precision,
+            memory,
+            Progress.of(progress),
+            False,
+        )
+    if dtype == np.float64 and not jax.config.jax_enable_x64:
+        return result
+    return jax.tree.map(jnp.asarray, result)
+
+
+def _kernel(
+    net, x, y, x_mask, y_mask, kinds, dtype, key, draws, precision, memory, progress, traced
+):
+    net = cast(net, dtype)
+    sx = streams_of(net, x, x_mask, "x", dtype=dtype, checked=not traced)
+    sy = None if y is None else streams_of(net, y, y_mask, "y", dtype=dtype, checked=not traced)
+    sx, sy = same_lengths(net, sx, sy)
+    ntk = "ntk" in kinds
+    need, table = needs_of(net)
+    network = Network(net, need, table, ntk)
+    random = any(leaf.random_scores for _, leaf in leaves(net))
+    if not random:
+        values = _once(network, sx, sy, None, 0, memory, progress, traced)
+        return Kernel(*_chosen(values, kinds))
+    each = draws_each(draws)
+    key = jax.random.key(0) if key is None else key
+    results = []
+    for r, k in enumerate(replicate_keys(key=key)):
+        part = None if progress is None else progress.part(r, REPLICATES)
+        results.append(_once(network, sx, sy, k, each, memory, part, traced))
+    stack = jnp.stack if traced else np.stack
+    means, errors = [], []
+    for values in zip(*results, strict=True):
+        mean, error = (None, None) if values[0] is None else mean_and_error(stack(values))
+        means.append(mean if mean is None or traced else np.asarray(mean))
+        errors.append(error if error is None or traced else np.asarray(error))
+    if precision is not None and not traced:
+        _check_precision(means, errors, precision, draws)
+    return Kernel(*_chosen(means, kinds), *_chosen(errors, kinds), draws, REPLICATES)
+
+
+class Network(eqx.Module):
+    """A network with what the need pass found: everything a block's computation depends on."""
+
+    net: Layer
+    need: Need = eqx.field(static=True)
+    table: dict = eqx.field(static=True)
+    ntk: bool = eqx.field(static=True)
+    pull: bool = eqx.field(static=True, default=True)
+    unroll: bool = eqx.field(static=True, default=False)
+
+    def options(self, key, draws: int) -> Options:
+        return Options(self.table, self.ntk, key, draws, self.pull, self.unroll)
+
+    def marginal(self, streams, index, key, draws: int):
+        """Records of some inputs, and whether each still has a valid token at the end."""
+        states = tuple(_start(s, i, index, self.need.marginal) for i, s in enumerate(streams))
+        run = MarginalRun(self.options(key, draws))
+        state = run(self.net, _one(states), "net")
+        first = state[0] if isinstance(state, tuple) else state
+        return run.records, first.unit, first.facts.readout
+
+    def cross(self, sx, sy, rx, ry, key, draws: int):
+        """K and T of all pairs of two sets of inputs."""
+        rows, cols = (lambda a: a[:, None]), (lambda a: a[None, :])
+        rx, ry = jax.tree.map(rows, rx), jax.tree.map(cols, ry)
+        blocks = tuple(_start_cross(a, b, self.need.cross) for a, b in zip(sx, sy, strict=True))
+        k = CrossRun(self.options(key, draws), rx, ry)(self.net, _one(blocks), "net")
+        return _finish(k, self.ntk)
+
+    def pairs(self, sx, sy, ix, iy, key, draws: int, watch=None):
+        """K and T of a list of pairs, each with its own marginals."""
+        states = []
+        for i, (a, b) in enumerate(zip(sx, sy, strict=True)):
+            x = _start(a, i, ix, self.need.marginal)
+            y = _start(b, i, iy, self.need.marginal)
+            states.append(Joint(x, y, _zipped(a, b, self.need.cross)))
+        run = PairRun(self.options(key, draws), watch=watch)
+        state = run(self.net, _one(tuple(states)), "net")
+        k = tuple(s.k for s in state) if isinstance(state, tuple) else state.k
+        return _finish(k, self.ntk)
+
+
+def needs_of(net: Layer, all_of_it: bool = False) -> tuple[Need, dict]:
+    """The need pass: what the input must give, and what each layer must."""
+    ask = Ask(pull=not all_of_it)
+    start = Need(Form.FULL, Form.FULL if all_of_it else Form.NONE)
+    need = ask(net, start, "net")
+    if all_of_it:
+        full = Need(Form.FULL, Form.FULL)
+        return full, dict.fromkeys(ask.table, full)
+    return need, ask.table
+
+
+def needs_pairs(network: Network, sx, draws: int) -> bool:
+    """Whether some layer's scores can only be drawn pair by pair. Also runs every static check."""
+    key = jax.random.key(0)
+    try:
+        eqx.filter_eval_shape(
+            lambda n, s, i: n.marginal(s, i, key, draws)[0], network, sx, jnp.arange(sx[0].n)
+        )
+    except PairNeeded:
+        return True
+    return False
+
+
+def _once(network: Network, sx, sy, key, draws, memory, progress, traced):
+    """One evaluation of the kernel (one replicate if scores are drawn)."""
+    pairs = needs_pairs(network, sx, max(draws, 1))
+    if sy is not None:
+        needs_pairs(network, sy, max(draws, 1))
+    if traced:
+        return _traced(network, sx, sy, key, draws, pairs)
+    size = memory_budget(memory)
+    dtype = _float(sx, network)
+    plan = blocks_of(network, sx, sx if sy is None else sy, sy is None, draws, size, dtype, pairs)
+    restore = (_order(sx), _order(sx if sy is None else sy))
+    gram = Blocks(plan, network, sx, sy, key, draws, pairs, progress).run()
+    return tuple(None if g is None else _restored(g, *restore) for g in gram)
+
+
+def _traced(network: Network, sx, sy, key, draws, pairs):
+    n = sx[0].n
+    other = sx if sy is None else sy
+    m = other[0].n
+    ix = jnp.arange(n)
+    iy = ix if sy is None else jnp.arange(n, n + m)
+    if pairs:
+        grid_x, grid_y = (g.reshape(-1) for g in jnp.meshgrid(ix, jnp.arange(m), indexing="ij"))
+        left = tuple(s.take(grid_x) for s in sx)
+        right = tuple(s.take(grid_y) for s in other)
+        values = network.pairs(left, right, grid_x, iy[grid_y], key, draws)
+        values = tuple(None if v is None else v.reshape(n, m, *v.shape[1:]) for v in values)
+    else:
+        rx, _, _ = network.marginal(sx, ix, key, draws)
+        ry = rx if sy is None else network.marginal(sy, iy, key, draws)[0]
+        values = network.cross(sx, other, rx, ry, key, draws)
+    values = _squeezed(network, sx, values)
+    return tuple(None if v is None else _restored(v, _order(sx), _order(other)) for v in values)
+
+
+def _squeezed(network, sx, values):
+    if not has_readout(network, sx):
+        return values
+    return tuple(None if v is None else v[..., 0, 0] for v in values)
+
+
+def has_readout(network: Network, sx) -> bool:
+    """Whether the network's output has no token axis."""
+    return _readout(network, sx)
+
+
+def _readout(network: Network, sx) -> bool:
+    found = []
+
+    def run(n, s, i):
+        states = tuple(_start(t, j, i, n.need.marginal) for j, t in enumerate(s))
+        options = n.options(jax.random.key(0), 1)
+        full = Options(
+            dict.fromkeys(options.table, Need(Form.FULL, Form.FULL)),
+            draws=1,
+            key=options.key,
+            pull=options.pull,
+        )
+        state = PairRun(full)(
+            n.net,
+            _one(
+                tuple(Joint(a, a, _zipped(t, t, Form.FULL)) for a, t in zip(states, s, strict=True))
+            ),
+            "net",
+        )
+        first = state[0] if isinstance(state, tuple) else state
+        found.append(first.x.facts.readout)
+        return 0
+
+    one = tuple(s.take(slice(0, 1)) for s in sx)
+    full = Need(Form.FULL, Form.FULL)
+    widened = Network(network.net, full, network.table, network.ntk, network.pull)
+    eqx.filter_eval_shape(run, widened, one, jnp.arange(1))
+    return found[0]
+
+
+def trace(
+    net: Layer,
+    x,
+    y=None,
+    x_mask=None,
+    y_mask=None,
+    *,
+    kinds=KINDS,
+    dtype=None,
+    key=None,
+    draws: int = DRAWS,
+) -> OrderedDict[str, Kernel]:
+    """Token kernels after every layer, by the layer's name, in order.
+
+    Nothing is reduced: every entry has its full token kernel, `(n, m, tokens, tokens)`, or `(n, m)`
+    after a readout. Repeats are listed turn by turn. Score averages use one set of `draws` and
+    carry no standard error here.
+    """
+    kinds = _check_kinds(kinds)
+    arrays = as_arrays(x, "x") + (() if y is None else as_arrays(y, "y"))
+    dtype = float_type(arrays, dtype)
+    with jax.enable_x64(True):
+        net = cast(net, dtype)
+        sx = streams_of(net, x, x_mask, "x", dtype=dtype)
+        sy = sx if y is None else streams_of(net, y, y_mask, "y", dtype=dtype)
+        sx, sy = same_lengths(net, sx, sy)
+        need, table = needs_of(net, all_of_it=True)
+        network = Network(net, need, table, "ntk" in kinds, pull=False, unroll=True)
+        n, m = sx[0].n, sy[0].n
+        i, j = (g.reshape(-1) for g in np.meshgrid(np.arange(n), np.arange(m), indexing="ij"))
+        key = jax.random.key(0) if key is None else key
+
+        def run(network, sx, sy):
+            seen: OrderedDict = OrderedDict()
+
+            def watch(name, state):
+                states = state if isinstance(state, tuple) else (state,)
+                for index, s in enumerate(states):
+                    label = name if len(states) == 1 else f"{name}:{index}"
+                    K, T = _finish(s.k, network.ntk)
+                    if s.x.facts.readout:
+                        K, T = (None if v is None else v[..., 0, 0] for v in (K, T))
+                    seen[label.removeprefix("net/")] = (K, T)
+
+            left = tuple(s.take(i) for s in sx)
+            right = tuple(s.take(j) for s in sy)
+            iy = jnp.asarray(j if y is None else j + n)
+            network.pairs(left, right, jnp.asarray(i), iy, key, draws, watch)
+            return seen
+
+        seen = eqx.filter_jit(run)(network, sx, sy)
+        back = dtype == np.float32
+        result: OrderedDict[str, Kernel] = OrderedDict()
+        for name, values in seen.items():
+            shaped = (
+                None if v is None else np.asarray(v).reshape(n, m, *v.shape[1:]) for v in values
+            )
+            pair = tuple(
+                None if v is None else _restored(v, _order(sx), _order(sy)) for v in shaped
+            )
+            result[name] = Kernel(*_chosen(pair, kinds))
+    return jax.tree.map(jnp.asarray, result) if back or jax.config.jax_enable_x64 else result
+
+
+def cast(net: Layer, dtype) -> Layer:
+    """Hyper-parameters as arrays of the type that kernels are computed in."""
+
+    def to(leaf):
+        if isinstance(leaf, float):
+            return jnp.asarray(leaf, dtype)
+        if eqx.is_inexact_array(leaf):
+            return leaf.astype(dtype)
+        return leaf
+
+    return jax.tree.map(to, net)
+
+
+def same_lengths(net: Layer, sx, sy):
+    """Pad the shorter side where a layer matches tokens by position (Flatten)."""
+    if sy is None or all(a.grid == b.grid for a, b in zip(sx, sy, strict=True)):
+        return sx, sy
+    for a, b in zip(sx, sy, strict=True):
+        if len(a.grid) != len(b.grid) or (len(a.grid) > 1 and a.grid != b.grid):
+            raise ValueError(
+                f"x has tokens on a grid {a.grid} and y on {b.grid}; images must have the same size"
+            )
+        if a.ids != b.ids or (not a.ids and a.x.shape[-1] != b.x.shape[-1]):
+            raise ValueError(
+                f"x has inputs of shape {a.x.shape[1:]} and y of {b.x.shape[1:]}; both must have "
+                "the same features"
+            )
+    if not any(type(leaf).__name__ == "Flatten" for _, leaf in leaves(net)):
+        return sx, sy
+    return (
+        tuple(_padded(a, max(a.tokens, b.tokens)) for a, b in zip(sx, sy, strict=True)),
+        tuple(_padded(b, max(a.tokens, b.tokens)) for a, b in zip(sx, sy, strict=True)),
+    )
+
+
+def _padded(s: Stream, tokens: int) -> Stream:
+    more = tokens - s.tokens
+    if not more:
+        return s
+    mask = jnp.ones((s.n, s.tokens), bool) if s.mask is None else s.mask
+    widths = [(0, 0), (0, more)] + ([] if s.ids else [(0, 0)])
+    order = (
+        None
+        if s.order is None
+        else jnp.concatenate(
+            [s.order, jnp.broadcast_to(jnp.arange(s.tokens, tokens), (s.n, more))], axis=1
+        )
+    )
+    return Stream(
+        jnp.pad(s.x, widths), jnp.pad(mask, [(0, 0), (0, more)]), order, (tokens,), s.readout, s.ids
+    )
+
+
+def _start(s: Stream, i: int, index, form: Form) -> Marginal:
+    facts = Facts(s.grid, s.readout, sources=frozenset({(f"input {i}", ())}), ids=s.ids)
+    if s.ids:
+        unit = jnp.ones(s.n, jnp.result_type(float))
+        return Marginal(facts, unit, mask=s.mask, raw=s.x, index=index)
+    features = s.x.shape[-1]
+    unit = jnp.ones(s.n, s.x.dtype)
+    F = s.x / jnp.sqrt(jnp.asarray(features, s.x.dtype))
+    K = None
+    if form == Form.DIAG:
+        K = jnp.sum(s.x * s.x, axis=-1) / features
+    elif form == Form.FULL:
+        K = jnp.matmul(F, jnp.swapaxes(F, -1, -2))
+    m = jnp.mean(s.x, axis=-1)
+    return Marginal(facts, unit, K, form == Form.DIAG, m, F, s.mask, s.x, index)
+
+
+def _start_cross(a: Stream, b: Stream, form: Form) -> Cross:
+    """K = x y^T / features of all pairs, `(n1, n2, S1, S2)` or their token diagonal."""
+    diag = form == Form.DIAG
+    if a.ids:
+        shape = (a.n, b.n, a.tokens) if diag else (a.n, b.n, a.tokens, b.tokens)
+        return Cross(jnp.zeros(shape, jnp.result_type(float)), diag=diag)
+    _check_features(a, b)
+    equation = "iaf,jaf->ija" if diag else "iaf,jbf->ijab"
+    return Cross(jnp.einsum(equation, a.x, b.x) / a.x.shape[-1], diag=diag)
+
+
+def _zipped(a: Stream, b: Stream, form: Form) -> Cross:
+    """K = x y^T / features of a list of pairs."""
+    diag = form == Form.DIAG
+    if a.ids:
+        shape = (a.n, a.tokens) if diag else (a.n, a.tokens, b.tokens)
+        return Cross(jnp.zeros(shape, jnp.result_type(float)), diag=diag)
+    _check_features(a, b)
+    equation = "paf,paf->pa" if diag else "paf,pbf->pab"
+    return Cross(jnp.einsum(equation, a.x, b.x) / a.x.shape[-1], diag=diag)
+
+
+def _check_features(a: Stream, b: Stream) -> None:
+    if a.x.shape[-1] != b.x.shape[-1]:
+        raise ValueError(
+            f"x has {a.x.shape[-1]} features and y has {b.x.shape[-1]}; both must have the same"
+        )
+
+
+def _one(states: tuple):
+    return states if len(states) > 1 else states[0]
+
+
+def _finish(k, ntk: bool):
+    if isinstance(k, tuple):
+        raise ValueError(
+            f"the network ends in {len(k)} streams; join them with lf.Sum() or lf.CrossAttention()"
+        )
+    return k.K, (k.with_zero_T().T if ntk else None)
+
+
+def _float(sx, network):
+    for s in sx:
+        if not s.ids:
+            return s.x.dtype
+    return jnp.result_type(float)
+
+
+def _order(streams):
+    return streams[0].order
+
+
+def _restored(value, order_x, order_y):
+    """Token kernels with tokens back where the caller's mask has them."""
+    if value.ndim < 4 or (order_x is None and order_y is None):
+        return value
+    xp = np if isinstance(value, np.ndarray) else jnp
+    if order_x is not None:
+        inverse = xp.argsort(xp.asarray(order_x), axis=1)
+        value = xp.take_along_axis(value, inverse[:, None, :, None], axis=2)
+    if order_y is not None:
+        inverse = xp.argsort(xp.asarray(order_y), axis=1)
+        value = xp.take_along_axis(value, inverse[None, :, None, :], axis=3)
+    return value
+
+
+def _check_kinds(kinds) -> tuple[str, ...]:
+    kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
+    unknown = [k for k in kinds if k not in KINDS]
+    if unknown or not kinds:
+        raise ValueError(f'kinds={kinds!r}; choose "nngp", "ntk" or both')
+    return kinds
+
+
+def _chosen(values, kinds):
+    return tuple(v if k in kinds else None for k, v in zip(KINDS, values, strict=True))
+
+
+def _check_precision(means, errors, precision: float, draws: int) -> None:
+    worst = max(
+        float(np.max(e)) / max(float(np.sqrt(np.mean(np.square(m)))), 1e-300)
+        for m, e in zip(means, errors, strict=True)
+        if m is not None
+    )
+    if worst > precision:
+        needed = int(2 ** np.ceil(np.log2(draws * (worst / precision) ** 2)))
+        raise ValueError(
+            f"{draws} score draws give a relative standard error of {worst:.2g}, more than the "
+            f"precision {precision:g} that was asked for; try draws={needed}"
+        )

@@ -1,0 +1,562 @@
+"""Attention with infinitely many heads: f = H^{-1/2} sum_h zeta(G_h) V_h W_O,h (theory, section 2).
+
+The laws of the scores are in `limitformer.scores`; this file says what a layer is, assembles the
+averages into K' and T', and holds the finite twin.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..duals import DUALS, Dual, Identity, with_mean
+from ..kernel.functional import Functional
+from ..kernel.state import Cross, Form, Marginal, Need, add, scaled
+from ..scores import elementwise, fixed, joint_features, rotary_phases, sampled
+from ..scores.law import Averages, Kernels
+from ..scores.weights import attend, key_count
+from .activation import Activation
+from .base import Context, Leaf, Work, choice, hyper
+from .position import Alibi, Coordinates, Position, RelativeBias, Rotary, code, init_code
+
+inf = math.inf
+_NAMED = tuple(sorted(set(DUALS) - {"generic", "polynomial"}))  # these two need arguments
+_WIDEST_FEATURES = 128  # wider inputs are cheaper through a factor of each pair's joint kernel
+
+
+class PairNeeded(Exception):  # noqa: N818 - a signal between passes, never seen by users
+    """Scores of this layer can only be drawn pair by pair."""
+
+
+class Softmax(eqx.Module):
+    """Rows of attention weights exp(G_ac) / sum_c exp(G_ac)."""
+
+
+class Scores(eqx.Module):
+    """How attention turns kernels into weights; shared by self- and cross-attention.
+
+    Attributes: see `Attention`.
+    """
+
+    scale: str = eqx.field(static=True)
+    zeta: Dual | None
+    per_key: bool = eqx.field(static=True)
+    qk_std: Any
+    tied: bool = eqx.field(static=True)
+    position: Any
+
+    @property
+    def law(self) -> str:
+        """ "fixed", "elementwise" or "sampled"."""
+        if self.scale == "linear":
+            return "fixed"
+        return "sampled" if self.zeta is None else "elementwise"
+
+    def biases(self, queries: int, keys: int):
+        if isinstance(self.position, (Alibi, RelativeBias)):
+            return self.position.bias(queries, keys)
+        return None
+
+    def phases(self, queries: int, keys: int, dtype):
+        """Rotary phases `(terms, queries, keys)`, or None."""
+        if not isinstance(self.position, Rotary):
+            return None
+        frequencies = jnp.asarray(self.position.frequencies, dtype)
+        return rotary_phases(
+            frequencies, jnp.arange(queries, dtype=dtype), jnp.arange(keys, dtype=dtype)
+        )
+
+    def fixed_weights(self, K, seen):
+        """A = zeta(s_QK K), `(*n, heads, Sq, Sk)`, with K the kernel between queries and keys."""
+        scores = self.qk_std * K if self.tied else jnp.zeros_like(K)
+        if isinstance(self.position, Rotary):
+            Sq, Sk = K.shape[-2:]
+            difference = np.arange(Sq)[:, None] - np.arange(Sk)[None, :]
+            angles = self.position.frequencies[:, None, None] * difference
+            scores = scores * jnp.asarray(np.cos(angles).mean(0), K.dtype)
+        scores = scores[..., None, :, :]
+        biases = self.biases(*K.shape[-2:])
+        if biases is not None:
+            scores = scores + jnp.asarray(biases, K.dtype)
+        return attend(self.zeta, scores, seen, self.per_key)
+
+    def elementwise_side(self, Kq_aa, Kk_cc, seen):
+        v = self.qk_std**2 * Kq_aa[..., :, None] * Kk_cc[..., None, :]
+        biases = self.biases(*v.shape[-2:])
+        zeta = self.zeta if biases is None else with_mean(self.zeta)
+        share = 1 / key_count(seen, v.shape, v.dtype) if self.per_key else None
+        return elementwise.prepare(zeta, v, biases, seen, share)
+
+    def average(self, rx, ry, k: Kernels, ntk: bool, diag: bool) -> Averages:
+        """Averages over scores of the products of weights, from the two sides."""
+        if self.law == "fixed":
+            return fixed.average(rx, ry, k, ntk, diag)
+        dtype = k.Kq.dtype
+        phases_x = self.phases(k.Kq.shape[-2], k.Kk.shape[-2], dtype)
+        phases_y = self.phases(k.Kq.shape[-1], k.Kk.shape[-1], dtype)
+        if self.law == "sampled":
+            return sampled.average(rx, ry, k, phases_x, phases_y, ntk)
+        has_bias = isinstance(self.position, (Alibi, RelativeBias))
+        zeta = with_mean(self.zeta) if has_bias else self.zeta
+        return elementwise.average(zeta, rx, ry, k, self.qk_std, phases_x, phases_y, ntk)
+
+
+def outputs(averages: Averages, k: Kernels, ov_std, qk_std, b2, ntk: bool, diag: bool) -> Cross:
+    """K' and T' from the averages over scores.
+
+    K' = s_OV^2 sum Kv E[A A~] + b^2
+    T' = b^2 + 2 (K' - b^2) + s_OV^2 sum Tv E[A A~] + s_OV^2 s_QK^2 [(2 Kq + Tq) S(Kk) + Kq S(Tk)]
+    """
+    s2 = ov_std**2
+    linear = s2 * averages.K
+    K = linear + b2
+    if not ntk:
+        return Cross(K, None, diag)
+    T = 2 * linear + b2
+    T = add(T, scaled(s2, averages.T))
+    if averages.S_K is not None:
+        T = T + s2 * qk_std**2 * add(2 * k.Kq, k.Tq) * averages.S_K
+    if averages.S_T is not None:
+        T = T + s2 * qk_std**2 * k.Kq * averages.S_T
+    return Cross(K, T, diag)
+
+
+class AttentionRecord(eqx.Module):
+    """What the cross pass needs of one input: its side of the score law, places and mask."""
+
+    side: Any
+    place: Coordinates | None
+    mask: jax.Array | None
+
+
+class Attention(Leaf):
+    """Multi-head attention, f = H^{-1/2} sum_h zeta(G_h) V_h W_O,h.
+
+    scale="sqrt", what real transformers do: Q and K independent, scores / sqrt(d). Scores stay
+    Gaussian, Cov(G_ac(x), G_bd(y)) = s_QK^2 K_ab K_cd, and with infinitely many heads
+        K'_ab = s_OV^2 sum_cd K_cd E[A_ac A~_bd] + b^2.
+    scale="linear": scores / d with W_Q = W_K. Scores become A(x) = zeta(s_QK K(x,x)) and
+        K' = s_OV^2 A(x) K A(y)^T + b^2,  T' = s_OV^2 A(x) (T + 2 K) A(y)^T + b^2.
+    T' at scale "sqrt" has terms through queries and keys: see `outputs`.
+
+    Args:
+        scale: "sqrt" or "linear".
+        weights: "softmax", or the name of an activation ("identity", "relu", "abs", ...), or an
+            activation layer. Softmax at scale "sqrt" is averaged over score draws and carries a
+            standard error; everything else is exact.
+        heads: `lf.inf`, or a number for the finite-head law.
+        qk_std, ov_std, b_std: s_QK = std_Q std_K, s_OV = std_O std_V, bias of the output.
+        position: `Position`, `Rotary`, `Alibi` or `RelativeBias`.
+        causal: a query sees no later key.
+        mask: `(S, S)` bool array (query, key), True = seen, or a function of the length.
+        tied: W_Q = W_K; default True at scale "linear", where untied scores vanish.
+        per_key: divide by the number of keys that the query sees.
+
+    References:
+        Hron et al. 2020, arXiv 2006.10540, sections 3 and 4 and Table 1.
+    """
+
+    makes_channels: ClassVar[bool] = True
+
+    scale: str = eqx.field(static=True)
+    weights: Activation | Softmax
+    heads: float = eqx.field(static=True)
+    qk_std: float = eqx.field(converter=hyper)
+    ov_std: float = eqx.field(converter=hyper)
+    b_std: float = eqx.field(converter=hyper)
+    position: Position | Rotary | Alibi | RelativeBias | None
+    causal: bool = eqx.field(static=True)
+    mask: tuple | Callable | None = eqx.field(static=True)
+    tied: bool | None = eqx.field(static=True)
+    per_key: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        scale="sqrt",
+        weights="softmax",
+        heads=inf,
+        qk_std=1.0,
+        ov_std=1.0,
+        b_std=0.0,
+        position=None,
+        causal=False,
+        mask=None,
+        tied=None,
+        per_key=False,
+    ):
+        self.scale = choice("scale", scale, ("sqrt", "linear"))
+        self.weights = check_weights(weights)
+        self.heads = check_heads(heads)
+        self.qk_std, self.ov_std, self.b_std = qk_std, ov_std, b_std
+        self.position = check_position(position)
+        self.causal = causal
+        self.mask = check_pair_mask(mask)
+        self.tied = tied
+        self.per_key = per_key
+        if scale == "sqrt" and tied:
+            raise ValueError(
+                'tied queries and keys at scale="sqrt" have scores that grow like sqrt(width) and '
+                'no limit; use scale="linear" with tied weights, or untie them'
+            )
+
+    @property
+    def scores(self) -> Scores:
+        tied = self.scale == "linear" if self.tied is None else self.tied
+        return Scores(
+            self.scale, zeta_of(self.weights), self.per_key, self.qk_std, tied, self.position
+        )
+
+    @property
+    def random_scores(self) -> bool:
+        return self.scores.law == "sampled"
+
+    def needs(self, out: Need) -> Need:
+        own = Form.FULL if out.marginal else Form.NONE
+        law = self.scores.law
+        if law in ("fixed", "sampled"):
+            own = Form.FULL
+        elif not isinstance(self.scores.zeta, Identity):
+            own = max(own, Form.DIAG)
+        return Need(Form.FULL if out.cross else Form.NONE, own)
+
+    def seen(self, state: Marginal):
+        """`(*n, S, S)` keys that each query sees, or None if all see all."""
+        S = state.facts.tokens
+        return seen_keys(self.causal, self.mask, S, state.mask)
+
+    @property
+    def _places(self) -> bool:
+        return isinstance(self.position, Position)
+
+    def marginal(self, state: Marginal, ctx: Context):
+        check_attention(self, state, ctx.path)
+        scores, dtype = self.scores, state.unit.dtype
+        place = None
+        if self._places:
+            self.position.check(state.facts.grid, ctx.path)
+            place = Coordinates.of(state.facts.grid, state.mask, state.unit.shape, dtype)
+        seen = self.seen(state)
+        padded = seen if seen is not None else pairs_of(state.mask, state.mask)
+        K = state.K
+        Ks = K
+        if self._places and state.form == Form.FULL:
+            Ks = self.position.scores_K(K, place, place)
+        if scores.law == "fixed":
+            side = scores.fixed_weights(Ks, padded)
+        elif scores.law == "elementwise":
+            if isinstance(scores.zeta, Identity) and state.K is None:
+                variance = jnp.zeros((*state.unit.shape, state.facts.tokens), dtype)
+            else:
+                variance = state.variance
+                if self._places:
+                    R = jnp.diagonal(
+                        place.covariance(self.position.decay, place), axis1=-2, axis2=-1
+                    )
+                    variance = self.position.content * variance + self.position.weight * R
+            structured = seen is not None or self.per_key or scores.biases(1, 1) is not None
+            if not structured and not isinstance(scores.zeta, Identity):
+                structured = state.mask is not None
+            shown = padded if structured or isinstance(self.position, Rotary) else None
+            side = scores.elementwise_side(variance, variance, shown)
+        else:
+            features = ctx.features
+            if features is None:
+                F = state.F
+                if F is None or F.shape[-1] > _WIDEST_FEATURES:
+                    raise PairNeeded
+                features = self.position.features(F, place) if self._places else F
+                if features is None:
+                    raise PairNeeded
+            S = state.facts.tokens
+            side = sampled.prepare(
+                features,
+                features,
+                self.qk_std,
+                key=ctx.key,
+                draws=ctx.draws,
+                seen=padded,
+                biases=scores.biases(S, S),
+                phases=scores.phases(S, S, dtype),
+            )
+        record = AttentionRecord(side, place, state.mask)
+        own = None
+        if ctx.need.marginal:
+            own = self.cross(Cross(K), record, record, ctx_without_ntk(ctx)).K
+        facts = state.facts.fresh(ctx.path)
+        diag = own is not None and own.ndim == state.unit.ndim + 1
+        return Marginal(facts, state.unit, own, diag, mask=state.mask), record
+
+    def kernels(self, k: Cross, rx: AttentionRecord, ry: AttentionRecord, ntk: bool) -> Kernels:
+        """What queries and keys (scores) and values read."""
+        T = k.T if ntk else None
+        if not self._places:
+            return Kernels(k.K, T, k.K, T, k.K, T)
+        Ks = self.position.scores_K(k.K, rx.place, ry.place)
+        Ts = self.position.scores_T(T, rx.place, ry.place) if ntk else None
+        Kv, Tv = (Ks, Ts) if self.position.values else (k.K, T)
+        return Kernels(Ks, Ts, Ks, Ts, Kv, Tv)
+
+    def cross(self, k: Cross, rx, ry, ctx: Context) -> Cross:
+        kernels = self.kernels(k, rx, ry, ctx.ntk)
+        diag = self.scale == "linear" and ctx.need.cross == Form.DIAG
+        averages = self.scores.average(rx.side, ry.side, kernels, ctx.ntk, diag)
+        laid = Cross(averages.K, None, diag)
+        b2 = laid.masked(self.b_std**2 * jnp.ones((), k.K.dtype), rx.mask, ry.mask)
+        return outputs(averages, kernels, self.ov_std, self.qk_std, b2, ctx.ntk, diag)
+
+    def pair_features(self, x: Marginal, y: Marginal, k: Cross):
+        """Features of the score kernel of each pair, from its joint kernel."""
+        Kxx, Kyy, Kxy = x.K, y.K, k.K
+        if self._places:
+            px, py = (
+                Coordinates.of(s.facts.grid, s.mask, s.unit.shape, s.unit.dtype) for s in (x, y)
+            )
+            Kxx = self.position.scores_K(Kxx, px, px)
+            Kyy = self.position.scores_K(Kyy, py, py)
+            Kxy = self.position.scores_K(Kxy, px, py)
+        return joint_features(Kxx, Kyy, Kxy)
+
+    @property
+    def pull_rank(self) -> int:
+        if self.scale != "linear" or (self._places and self.position.values):
+            return 0
+        return len(self.position.slopes) if isinstance(self.position, Alibi) else 1
+
+    def pull(self, functional: Functional, record) -> Functional:
+        A = record.side
+        functional = functional.plus(self.b_std * _valid_sum(functional.u, record.mask))
+        heads = A.shape[-3]
+        weight = self.ov_std / math.sqrt(heads)
+        parts = [
+            functional.linear(1.0).reads(weight * jnp.matmul(functional.u, A[..., h, :, :]), 2.0)
+            for h in range(heads)
+        ]
+        total = parts[0]
+        for part in parts[1:]:
+            total = total.joined(part)
+        return total.joined(functional.constant())
+
+    def init(self, key, acts, ctx):
+        C = acts.h.shape[-1]
+        keys = jax.random.split(key, 2)
+        params = init_heads(self, keys[0], C, C, ctx, acts.h.dtype)
+        if self._places:
+            params["code"] = init_code(self.position, keys[1], acts, C)
+        return params
+
+    def apply(self, params, acts, ctx):
+        h = hs = acts.h
+        if self._places:
+            E = code(self.position, params["code"], acts)
+            hs = jnp.sqrt(self.position.content) * h + jnp.sqrt(self.position.weight) * E
+            h = hs if self.position.values else h
+        S = h.shape[-2]
+        seen = seen_keys(self.causal, self.mask, S, acts.mask)
+        seen = seen if seen is not None else pairs_of(acts.mask, acts.mask)
+        f = apply_heads(self, params, hs, hs, h, seen)
+        return acts.fresh(acts.on_valid(f))
+
+    def work(self, S1, S2, out, draws):
+        return attention_work(self.scores, S1, S2, S1, S2, out, draws)
+
+
+def ctx_without_ntk(ctx: Context) -> Context:
+    """The context in which a marginal computes its own kernel: K only, in the form needed."""
+    return dataclasses.replace(ctx, ntk=False, need=Need(ctx.need.marginal, ctx.need.marginal))
+
+
+def _valid_sum(u, mask):
+    return jnp.sum(u if mask is None else jnp.where(mask[..., None, :], u, 0.0), axis=-1)
+
+
+def pairs_of(queries, keys):
+    """Pairs of valid tokens, or None if all are valid."""
+    if queries is None and keys is None:
+        return None
+    if queries is None:
+        return keys[..., None, :]
+    if keys is None:
+        return queries[..., :, None]
+    return queries[..., :, None] & keys[..., None, :]
+
+
+def seen_keys(causal: bool, mask, S: int, valid):
+    """Keys that each query sees under a causal or pair mask, `(*n, S, S)`; None without either."""
+    if not causal and mask is None:
+        return None
+    if mask is None:
+        seen = jnp.ones((S, S), bool)
+    elif callable(mask):
+        if valid is None:
+            seen = jnp.asarray(_mask_of_length(mask, S, S))
+        else:
+            table = np.stack([_mask_of_length(mask, n, S) for n in range(1, S + 1)])
+            seen = jnp.asarray(table)[jnp.maximum(jnp.sum(valid, axis=-1), 1) - 1]
+    else:
+        array = np.asarray(mask, bool)
+        if min(array.shape) < S:
+            raise ValueError(
+                f"the pair mask has shape {array.shape}, but the input has {S} tokens; give at "
+                f"least ({S}, {S}), or a function of the length"
+            )
+        seen = jnp.asarray(array[:S, :S])
+    if causal:
+        seen = seen & jnp.asarray(np.tril(np.ones((S, S), bool)))
+    pairs = pairs_of(valid, valid)
+    return seen if pairs is None else seen & pairs
+
+
+def _mask_of_length(fn, n: int, S: int) -> np.ndarray:
+    given = np.asarray(fn(n))
+    if given.shape != (n, n) or given.dtype != bool:
+        raise ValueError(
+            f"the mask function must give a bool array of shape ({n}, {n}) for length {n}, got "
+            f"{given.dtype} {given.shape}"
+        )
+    return np.pad(given, (0, S - n))
+
+
+def zeta_of(weights) -> Dual | None:
+    """The elementwise map, or None for softmax."""
+    return weights.dual if isinstance(weights, Activation) else None
+
+
+def check_weights(weights):
+    if isinstance(weights, (Activation, Softmax)):
+        return weights
+    if isinstance(weights, str):
+        choice("weights", weights, ("softmax", *_NAMED))
+        return Softmax() if weights == "softmax" else Activation(DUALS[weights]())
+    raise TypeError(
+        f'weights must be "softmax", the name of an activation or an activation layer, got '
+        f"{weights!r}; wrap a function as lf.Activation(fn)"
+    )
+
+
+def check_heads(heads):
+    if heads == inf:
+        return inf
+    if isinstance(heads, bool) or int(heads) != heads or heads < 1:
+        raise ValueError(f"heads must be lf.inf or a whole number of at least 1, got {heads!r}")
+    return int(heads)
+
+
+def check_position(position):
+    if position is None or isinstance(position, (Position, Rotary, Alibi, RelativeBias)):
+        return position
+    raise TypeError(
+        "position must be one of lf.Position, lf.Rotary, lf.Alibi, lf.RelativeBias, got "
+        f"{position!r}"
+    )
+
+
+def check_pair_mask(mask):
+    """A pair mask as nested tuples (so that it is hashable), or a function of the length."""
+    if mask is None or callable(mask):
+        return mask
+    array = np.asarray(mask)
+    if array.dtype != bool or array.ndim != 2 or array.shape[0] != array.shape[1]:
+        raise ValueError(
+            "mask must be a square bool array (query, key), True where the query sees the key, or "
+            f"a function of the length; got {array.dtype} {array.shape}"
+        )
+    if not array.any(axis=1).all():
+        rows = np.flatnonzero(~array.any(axis=1)).tolist()
+        raise ValueError(f"the pair mask leaves queries {rows} without any key to see")
+    return tuple(tuple(row) for row in array.tolist())
+
+
+def check_attention(layer, state: Marginal, path: str) -> None:
+    name = path.lstrip("/")
+    if state.facts.readout:
+        raise ValueError(f"{name}: there are no tokens left to attend to (after a pool or flatten)")
+    if layer.heads != inf and layer.scale == "sqrt":
+        raise ValueError(
+            f"{name} has heads={layer.heads} at scale='sqrt': its kernel is random and the network "
+            "is not a Gaussian process; use net.law(x, key=..., draws=...) for the finite-head law "
+            "or net.with_heads(lf.inf).kernel(...) for the limit"
+        )
+
+
+def init_heads(layer, key, C_query: int, C_key: int, ctx, dtype):
+    """Normal weights of all heads: q, k, v `(H, C, d)`, o `(H, d, channels)`, bias."""
+    H = ctx.heads if layer.heads == inf else layer.heads
+    d = ctx.head_width
+    kq, kk, kv, ko, kb = jax.random.split(key, 5)
+    params = {
+        "q": jax.random.normal(kq, (H, C_query, d), dtype),
+        "v": jax.random.normal(kv, (H, C_key, d), dtype),
+        "o": jax.random.normal(ko, (H, d, ctx.channels), dtype),
+        "b": jax.random.normal(kb, (ctx.channels,), dtype),
+    }
+    if not layer.scores.tied:
+        params["k"] = jax.random.normal(kk, (H, C_key, d), dtype)
+    return params
+
+
+def apply_heads(layer, params, queries, keys, values, seen):
+    """Finite multi-head attention in the NTK parametrisation; activations are `(n, S, C)`."""
+    scores = layer.scores
+    q = jnp.einsum("nac,hcd->nhad", queries, params["q"]) / math.sqrt(queries.shape[-1])
+    tied = scores.tied
+    k = jnp.einsum("nac,hcd->nhad", keys, params["q" if tied else "k"]) / math.sqrt(keys.shape[-1])
+    v = jnp.einsum("nac,hcd->nhad", values, params["v"]) / math.sqrt(values.shape[-1])
+    H, d = v.shape[1], v.shape[-1]
+    if isinstance(layer.position, Rotary):
+        q, k = _rotate(layer.position, q), _rotate(layer.position, k)
+    G = layer.qk_std * jnp.einsum("nhad,nhcd->nhac", q, k)
+    G = G / (math.sqrt(d) if layer.scale == "sqrt" else d)
+    biases = scores.biases(G.shape[-2], G.shape[-1])
+    if biases is not None:
+        if H % len(biases):
+            raise ValueError(
+                f"{len(biases)} head slopes do not fit {H} heads; use a multiple of {len(biases)}"
+            )
+        G = G + jnp.tile(jnp.asarray(biases, G.dtype), (H // len(biases), 1, 1))
+    A = attend(scores.zeta, G, seen, layer.per_key)
+    f = jnp.einsum("nhac,nhcd,hdo->nao", A, v, params["o"])
+    return layer.ov_std * f / math.sqrt(H * d) + layer.b_std * params["b"]
+
+
+def _rotate(rotary: Rotary, q):
+    """Rotate the channel pairs (j, j + d/2); frequencies repeat if the head is wider."""
+    d = q.shape[-1]
+    half = d // 2
+    count = len(rotary.frequencies)
+    if d % 2 or half % count:
+        raise ValueError(
+            f"rotary positions with {rotary.dims} dims need a head width that is a multiple of "
+            f"{rotary.dims}, got {d}"
+        )
+    w = jnp.asarray(np.tile(rotary.frequencies, half // count), q.dtype)
+    angle = jnp.arange(q.shape[-2], dtype=q.dtype)[:, None] * w
+    cos, sin = jnp.cos(angle), jnp.sin(angle)
+    a, b = q[..., :half], q[..., half:]
+    return jnp.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
+
+
+def attention_work(scores: Scores, Sq1, Sq2, Sk1, Sk2, out: Need, draws: int) -> Work:
+    """Operations per pair, with T (theory 2.4)."""
+    if scores.law == "fixed":
+        full = 2 * (2 * Sq1 * Sk1 * Sk2 + 2 * Sq1 * Sk2 * Sq2)
+        half = 2 * (2 * Sq1 * Sk1 * Sk2)
+        flops = {Form.FULL: full, Form.DIAG: half, Form.NONE: 4 * Sk1 * Sk2}[out.cross]
+        return Work(flops, 6 * Sk1 * Sk2)
+    if isinstance(scores.zeta, Identity):
+        return Work(12 * Sk1 * Sk2, 8 * Sk1 * Sk2)
+    if scores.law == "elementwise":
+        entries = Sq1 * Sq2 * Sk1 * Sk2
+        return Work(40 * entries, 4 * Sk1 * Sk2, Sq2 * Sk1 * Sk2 * 8)
+    product = Sq1 * Sk1 * Sk2 + Sq1 * Sk2 * Sq2
+    joint = 2 * max(Sk1, Sk2)
+    drawing = 2 * (Sq1 + Sq2) * joint * joint + 2 * joint * (Sq1 * Sk1 + Sq2 * Sk2)
+    return Work(
+        draws * (10 * product + drawing), 8 * Sk1 * Sk2, draws * (Sq1 * Sk1 + Sq2 * Sk2) * 2
+    )

@@ -1,0 +1,126 @@
+"""Hron's residual attention: attention to positions only, interpolated with the identity."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ..kernel.functional import Functional
+from ..kernel.state import Cross, Form, Marginal, Need, add
+from ..scores.weights import attend
+from .attention import Scores, attention_work, check_weights, pairs_of, zeta_of
+from .base import Context, Leaf, hyper
+from .position import Coordinates, Position, SquaredExponential
+
+
+class ResidualAttention(Leaf):
+    """f = sqrt(alpha) h + sqrt(1 - alpha) A h W, attention weights A from positions only.
+
+    K' = alpha K + (1 - alpha) A(x) K A(y)^T, T' = alpha T + (1 - alpha) A(x) (2 K + T) A(y)^T,
+    with A = zeta(s_QK R). The default, A = R itself (identity), is the form of Hron 2020, Table 1;
+    weights="softmax" normalises its rows.
+
+    Args:
+        decay: the position covariance R, as for `Position`.
+        alpha: share of the input, in [0, 1].
+        weights, qk_std: the map from R to attention weights.
+    """
+
+    keeps_channels: ClassVar[bool] = False
+
+    position: Position
+    alpha: float = eqx.field(converter=hyper)
+    weights: eqx.Module
+    qk_std: float = eqx.field(converter=hyper)
+
+    def __init__(self, decay=None, alpha=0.5, weights="identity", qk_std=1.0):
+        self.position = Position(SquaredExponential() if decay is None else decay)
+        self.alpha = alpha
+        self.weights = check_weights(weights)
+        self.qk_std = qk_std
+        if isinstance(self.alpha, float) and not 0 <= self.alpha <= 1:
+            raise ValueError(f"alpha must lie between 0 and 1, got {alpha}")
+
+    def _weights(self, grid, mask, lead, dtype):
+        place = Coordinates.of(grid, mask, lead, dtype)
+        R = place.covariance(self.position.decay, place)
+        scores = (self.qk_std * R)[..., None, :, :]
+        return attend(zeta_of(self.weights), scores, pairs_of(mask, mask), False)[..., 0, :, :]
+
+    def needs(self, out: Need) -> Need:
+        own = Form.FULL if out.marginal else Form.NONE
+        return Need(Form.FULL if out.cross else Form.NONE, own)
+
+    def marginal(self, state: Marginal, ctx: Context):
+        if state.facts.readout:
+            raise ValueError(f"{ctx.path.lstrip('/')}: there are no tokens left to attend to")
+        self.position.check(state.facts.grid, ctx.path)
+        A = self._weights(state.facts.grid, state.mask, state.unit.shape, state.unit.dtype)
+        K = None
+        if ctx.need.marginal:
+            K = self._mixed(A, A, Form.FULL)(state.K)
+        m = None if state.m is None else jnp.sqrt(jnp.asarray(self.alpha, A.dtype)) * state.m
+        passed = state.facts.passed("ResidualAttention")
+        facts = dataclasses.replace(passed, sources=passed.sources | {(ctx.path, ())})
+        return Marginal(facts, state.unit, K, False, m, mask=state.mask), A
+
+    def _mixed(self, A, B, form: Form):
+        """(1 - alpha) A . B^T + alpha . as a function of a kernel."""
+
+        def through(K):
+            left = jnp.matmul(A, K)
+            if form == Form.DIAG:
+                return jnp.sum(left * B, axis=-1)
+            return jnp.matmul(left, jnp.swapaxes(B, -1, -2))
+
+        def mixed(K):
+            kept = jnp.diagonal(K, axis1=-2, axis2=-1) if form == Form.DIAG else K
+            return self.alpha * kept + (1 - self.alpha) * through(K)
+
+        mixed.through = through
+        return mixed
+
+    def cross(self, k: Cross, rx, ry, ctx: Context) -> Cross:
+        diag = ctx.need.cross == Form.DIAG
+        mixed = self._mixed(rx, ry, ctx.need.cross)
+        K = mixed(k.K)
+        T = None
+        if ctx.ntk:
+            own = 2 * (1 - self.alpha) * mixed.through(k.K)
+            T = add(own, None if k.T is None else mixed(k.T))
+        return Cross(K, T, diag)
+
+    @property
+    def pull_rank(self) -> int:
+        return 2
+
+    def pull(self, functional: Functional, record) -> Functional:
+        kept, mixed = (jnp.sqrt(jnp.asarray(a, record.dtype)) for a in (self.alpha, 1 - self.alpha))
+        through = functional.linear(1.0).reads(mixed * jnp.matmul(functional.u, record), 2.0)
+        return functional.linear(kept).joined(through).joined(functional.constant())
+
+    def init(self, key, acts, ctx):
+        C = acts.h.shape[-1]
+        kv, ko = jax.random.split(key)
+        d = ctx.head_width
+        return {
+            "v": jax.random.normal(kv, (C, d), acts.h.dtype),
+            "o": jax.random.normal(ko, (d, ctx.channels if acts.raw else C), acts.h.dtype),
+        }
+
+    def apply(self, params, acts, ctx):
+        A = self._weights(acts.grid, acts.mask, acts.h.shape[:1], acts.h.dtype)
+        v = acts.h @ params["v"] / math.sqrt(acts.h.shape[-1])
+        f = A @ v @ params["o"] / math.sqrt(v.shape[-1])
+        h = acts.repeated(f.shape[-1]).h
+        mixed = jnp.sqrt(self.alpha) * h + jnp.sqrt(1 - self.alpha) * f
+        return acts.passed(acts.on_valid(mixed))
+
+    def work(self, S1, S2, out, draws):
+        scores = Scores("linear", None, False, self.qk_std, True, None)
+        return attention_work(scores, S1, S2, S1, S2, out, draws)
