@@ -3,12 +3,12 @@
 Each is mpmath.chebyfit (40 to 60 digits), a near-minimax fit, in increasing degree, rounded to the
 dtype. Keys are the bytes per number. Largest error of the rounded polynomials, float32 and float64:
 
-    ACOS   arccos(1-z)/(π√z)                                 0 <= z <= 1      2.4e-8  4e-17   relative
-    ARC    (√(z(2-z)) - (1-z) arccos(1-z))/(π z√z)           0 <= z <= 1      5.2e-8  1.2e-16 relative
-    ASIN   arcsin(√y)/√y                                     0 <= y <= 1/2    2.9e-8  4e-17   relative
-    COS    cos √y                                            0 <= y <= π²/4   2.7e-8  6e-17   absolute
-    SIN    sin(√y)/√y                                        0 <= y <= π²/4   1e-8    2e-17   absolute
-    ERFCX  (1+2x) exp(x²) erfc(x), x = 3(1+y)/(1-y)         -1 <= y <= 1      6e-8    1.6e-16 relative
+    ACOS   arccos(1-z)/(π√z)                           0 <= z <= 1      2.4e-8  4e-17    relative
+    ARC    (√(z(2-z)) - (1-z) arccos(1-z))/(π z√z)     0 <= z <= 1      5.2e-8  1.2e-16  relative
+    ASIN   arcsin(√y)/√y                               0 <= y <= 1/2    2.9e-8  4e-17    relative
+    COS    cos √y                                      0 <= y <= π²/4   2.7e-8  6e-17    absolute
+    SIN    sin(√y)/√y                                  0 <= y <= π²/4   1e-8    2e-17    absolute
+    ERFCX  (1+2x) exp(x²) erfc(x), x = 3(1+y)/(1-y)   -1 <= y <= 1      6e-8    1.6e-16  relative
 """
 
 import jax.numpy as jnp

@@ -132,6 +132,36 @@ def describe_pair(f: Network, params: PyTree, x: PyTree, y: PyTree | None) -> tu
     return left, right
 
 
+class Cost(NamedTuple):
+    """Of one input through the network, as XLA counts before optimising (a loop counts once)."""
+
+    flops: float
+    bytes: float
+
+
+def cost_of_one(f: Network, params: PyTree, x: PyTree) -> Cost | None:
+    """What evaluating f on one input costs; None where XLA does not say."""
+
+    def one(leaf):
+        shape = jax.ShapeDtypeStruct((1, *jnp.shape(leaf)[1:]), jnp.result_type(leaf))
+        return shape
+
+    def lower(leaf):
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+
+    arrays, static = eqx.partition((f, params), eqx.is_array)
+
+    def run(arrays, x):
+        f, params = eqx.combine(arrays, static)
+        return f(params, x)
+
+    shapes = jax.tree.map(lower, arrays), jax.tree.map(one, x)
+    count = jax.jit(run).lower(*shapes).cost_analysis()
+    if not count or "flops" not in count or "bytes accessed" not in count:
+        return None
+    return Cost(count["flops"], count["bytes accessed"])
+
+
 def result_dtype(params: PyTree, *outs: Output):
     """Promotion of outputs and trained leaves, float32 at least."""
     leaves = jax.tree.leaves(eqx.filter_eval_shape(split, params)[0])

@@ -1,6 +1,6 @@
 """The NTK of a finite network, tile by tile."""
 
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import equinox as eqx
 import jax
@@ -15,6 +15,7 @@ from limitformer.empirical._network import (
     blocks,
     check_batch,
     check_params,
+    cost_of_one,
     describe_pair,
     join,
     precision_of,
@@ -25,10 +26,8 @@ from limitformer.empirical._network import (
 Outputs = Literal["trace", "diagonal", "full"]
 Method = Literal["jacobian", "vp", "auto"]
 
-# Jacobians of one block of inputs, and cotangents of one group of columns, stay below this.
+# Jacobians of one block of inputs, and tangents of one group of columns, stay below this.
 _BLOCK_BYTES = 2**28
-# Contracting two Jacobians costs outputs^2 per weight, columns cost outputs times a few passes.
-_VP_OUTPUTS = 8
 
 
 def ntk(
@@ -59,10 +58,11 @@ def ntk(
             compared with; `"diagonal"` keeps each T_oo; `"full"` keeps all T_oq.
         method: `"jacobian"` contracts the two Jacobians of a tile parameter by parameter; `"vp"`
             makes each column as a derivative of a gradient (jvp of vjp) and holds no Jacobian;
-            `"auto"` takes vp where one input's Jacobian would exceed 256 MiB, or for `"full"` with
-            more than 8 outputs, and Jacobians otherwise.
-        batch: inputs per side of a tile; None: as many as fit 256 MiB. The result does not
-            depend on it. Under `jax.jit` tiles are unrolled into the program.
+            `"auto"` takes vp where it costs less by XLA's count of f, or where one input's
+            Jacobian would exceed 256 MiB. Fully connected networks favour vp; pooled convolutions
+            (few outputs, weights used at many places) favour Jacobians.
+        batch: inputs per side of a tile; None: as many as fit about 256 MiB. The result does
+            not depend on it. Under `jax.jit` tiles are unrolled into the program.
 
     Returns:
         (n, m), or (n, m, tokens of x, tokens of y) for token outputs; then `(outputs,)` for
@@ -95,23 +95,44 @@ def ntk(
     with precision_of(params, x, y) as finish:
         left, right = describe_pair(f, params, x, y)
         dtype = result_dtype(params, left, right)
-        trained = eqx.filter_eval_shape(split, params)[0]
-        weights = sum(leaf.size for leaf in jax.tree.leaves(trained))
-        column = weights * dtype.itemsize
-        rows = max(left.rows, right.rows)
-        if method == "auto":
-            wide = outputs == "full" and left.outputs > _VP_OUTPUTS
-            method = "vp" if wide or rows * column > _BLOCK_BYTES else "jacobian"
-        if batch is None:
-            batch = max(1, _BLOCK_BYTES // (rows * column)) if method == "jacobian" else left.n
-        group = max(1, min(right.rows, _BLOCK_BYTES // column))
-        T = _tiles(f, params, x, y, left, right, outputs, method, batch, group, dtype)
+        plan = _plan(f, params, x, left, right, outputs, method, batch, dtype)
+        T = _tiles(f, params, x, y, left, right, outputs, plan, dtype)
         if left.tokens is None:
             T = T[:, :, 0, 0]
         return finish(T)
 
 
-def _tiles(f, params, x, y, left: Output, right: Output, outputs, method, batch, group, dtype):
+class _Plan(NamedTuple):
+    method: str
+    batch: int
+    group: int  # columns made at a time by vp
+
+
+def _plan(f, params, x, left: Output, right: Output, outputs, method, batch, dtype) -> _Plan:
+    trained = jax.tree.leaves(eqx.filter_eval_shape(split, params)[0])
+    weights = sum(leaf.size for leaf in trained)
+    rows = max(left.rows, right.rows)
+    gradient = weights * dtype.itemsize
+    cost = None
+    if method != "jacobian" or batch is None:
+        cost = cost_of_one(f, params, x)
+    # What one more tangent of one input's activations takes, beside the gradient itself.
+    activations = max(cost.bytes - gradient, 0) if cost else 64 * left.rows * dtype.itemsize
+    if method == "auto":
+        # Per input of x and column of T: a product with s (or s O) rows of the Jacobian, bound by
+        # memory rather than flops, hence the 2; or a linearised evaluation of f.
+        contract = 2 * 2 * weights * (left.rows if outputs == "full" else left.rows / left.outputs)
+        cheaper = cost is not None and 2 * cost.flops <= 1.1 * contract
+        method = "vp" if cheaper or rows * gradient > _BLOCK_BYTES else "jacobian"
+    if batch is None:
+        per_input = rows * (gradient + activations) if method == "jacobian" else activations
+        batch = max(1, int(_BLOCK_BYTES // max(per_input, 1)))
+    group = int(_BLOCK_BYTES // max(gradient + min(batch, left.n) * activations, 1))
+    return _Plan(method, batch, max(1, min(right.rows, group)))
+
+
+def _tiles(f, params, x, y, left: Output, right: Output, outputs, plan: _Plan, dtype):
+    method, batch, group = plan
     grid: list[list] = []
     columns = blocks(right.n, batch)
     for i, row in enumerate(blocks(left.n, batch)):
@@ -161,7 +182,7 @@ def _jacobian(f, params, x) -> list:
 
 
 _EQUATIONS = {
-    "trace": "iaow,jbow->ijab",
+    "trace": "iaw,jbw->ijab",  # outputs and weights are one axis
     "diagonal": "iaow,jbow->ijabo",
     "full": "iaow,jbqw->ijaboq",
 }
@@ -169,6 +190,9 @@ _EQUATIONS = {
 
 @eqx.filter_jit
 def _contract(Jx: list, Jy: list, outputs: str, dtype):
+    count = Jx[0].shape[2]
+    if outputs == "trace":
+        Jx, Jy = ([leaf.reshape(*leaf.shape[:2], -1) for leaf in J] for J in (Jx, Jy))
     tiles = [
         jnp.einsum(
             _EQUATIONS[outputs],
@@ -180,7 +204,7 @@ def _contract(Jx: list, Jy: list, outputs: str, dtype):
         for left, right in zip(Jx, Jy, strict=True)
     ]
     total = sum(tiles[1:], start=tiles[0])
-    return total / Jx[0].shape[2] if outputs == "trace" else total
+    return total / count if outputs == "trace" else total
 
 
 @eqx.filter_jit

@@ -55,6 +55,7 @@ class BlockPlan:
         pair_bytes: estimated peak memory of one pair.
         store: whether the records of all inputs are kept (else they are recomputed per block).
         readout: no token axes in the result.
+        shape: of the result.
     """
 
     n: int
@@ -65,6 +66,7 @@ class BlockPlan:
     pair_bytes: int
     store: bool
     readout: bool
+    shape: tuple[int, ...]
     dtype: np.dtype
 
 
@@ -81,10 +83,9 @@ def work_of(network, S1: int, S2: int, draws: int) -> Work:
     return total
 
 
-def blocks_of(network, sx, sy, symmetric, draws, budget, dtype, pairs) -> BlockPlan:
+def blocks_of(network, sx, sy, symmetric, draws, budget, dtype, look_x, look_y) -> BlockPlan:
     """Choose block sizes so that the peak stays within the budget."""
-    from .gram import has_readout
-
+    pairs = look_x.pairs
     S1 = max(s.tokens for s in sx)
     S2 = max(s.tokens for s in sy)
     entries = S1 * S2 if network.need.cross != Form.DIAG or pairs else max(S1, S2)
@@ -99,6 +100,8 @@ def blocks_of(network, sx, sy, symmetric, draws, budget, dtype, pairs) -> BlockP
         rows = max(1, math.isqrt(target // pair_bytes))
     attention = sum(1 for _, leaf in leaves(network.net) if hasattr(leaf, "qk_std"))
     records = (n + m) * size * (attention * S1 * S1 * max(draws, 1) + 8 * S1)
+    readout = look_x.facts.readout
+    shape = (n, m) if readout else (n, m, look_x.facts.tokens, look_y.facts.tokens)
     return BlockPlan(
         n,
         m,
@@ -107,15 +110,15 @@ def blocks_of(network, sx, sy, symmetric, draws, budget, dtype, pairs) -> BlockP
         pairs,
         pair_bytes,
         records <= budget // 2,
-        has_readout(network, sx),
+        readout,
+        shape,
         np.dtype(dtype),
     )
 
 
 @eqx.filter_jit
 def _marginal(network, streams, index, key, draws):
-    records, unit, _ = network.marginal(streams, index, key, draws)
-    return records, unit
+    return network.marginal(streams, index, key, draws)
 
 
 @eqx.filter_jit
@@ -163,26 +166,16 @@ class Side:
 class Blocks:
     """Runs the blocks of a plan and puts them together."""
 
-    def __init__(self, plan: BlockPlan, network, sx, sy, key, draws, pairs, progress):
+    def __init__(self, plan: BlockPlan, network, sx, sy, key, draws, progress):
         self.plan, self.network, self.key, self.draws = plan, network, key, draws
-        self.sx, self.sy, self.progress = sx, sx if sy is None else sy, progress
+        self.sx, self.sy, self.progress = sx, sy, progress
 
     def run(self):
         """The Gram matrices of K and (if asked) T, as NumPy arrays."""
         return self._pairs() if self.plan.pairs else self._tiles()
 
     def _empty(self):
-        plan = self.plan
-        shape = (plan.n, plan.m)
-        if not plan.readout:
-            first = eqx.filter_eval_shape(
-                lambda nw, a, b: nw.pairs(a, b, jnp.arange(1), jnp.arange(1), jax.random.key(0), 1),
-                self.network,
-                tuple(s.take(slice(0, 1)) for s in self.sx),
-                tuple(s.take(slice(0, 1)) for s in self.sy),
-            )[0]
-            shape = (*shape, *first.shape[1:])
-        make = lambda: np.empty(shape, plan.dtype)  # noqa: E731
+        make = lambda: np.empty(self.plan.shape, self.plan.dtype)  # noqa: E731
         return make(), make() if self.network.ntk else None
 
     def _values(self, tile):

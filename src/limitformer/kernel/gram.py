@@ -10,14 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..layers.attention import PairNeeded
 from ..layers.base import Layer, leaves
 from ..scores.replicates import REPLICATES, draws_each, mean_and_error, replicate_keys
 from .blocks import Blocks, blocks_of, memory_budget
 from .inputs import Stream, as_arrays, float_type, is_traced, streams_of
-from .passes import Ask, CrossRun, Joint, MarginalRun, Options, PairRun
+from .network import Look, Network, cast, finish, needs_of
 from .progress import Progress
-from .state import Cross, Facts, Form, Marginal, Need
 
 KINDS = ("nngp", "ntk")
 DRAWS = 1024
@@ -120,14 +118,14 @@ def _kernel(
     network = Network(net, need, table, ntk)
     random = any(leaf.random_scores for _, leaf in leaves(net))
     if not random:
-        values = _once(network, sx, sy, None, 0, memory, progress, traced)
+        values = _once(network, sx, sy, None, 0, memory, progress, traced, dtype)
         return Kernel(*_chosen(values, kinds))
     each = draws_each(draws)
     key = jax.random.key(0) if key is None else key
     results = []
     for r, k in enumerate(replicate_keys(key=key)):
         part = None if progress is None else progress.part(r, REPLICATES)
-        results.append(_once(network, sx, sy, k, each, memory, part, traced))
+        results.append(_once(network, sx, sy, k, each, memory, part, traced, dtype))
     stack = jnp.stack if traced else np.stack
     means, errors = [], []
     for values in zip(*results, strict=True):
@@ -139,145 +137,41 @@ def _kernel(
     return Kernel(*_chosen(means, kinds), *_chosen(errors, kinds), draws, REPLICATES)
 
 
-class Network(eqx.Module):
-    """A network with what the need pass found: everything a block's computation depends on."""
-
-    net: Layer
-    need: Need = eqx.field(static=True)
-    table: dict = eqx.field(static=True)
-    ntk: bool = eqx.field(static=True)
-    pull: bool = eqx.field(static=True, default=True)
-    unroll: bool = eqx.field(static=True, default=False)
-
-    def options(self, key, draws: int) -> Options:
-        return Options(self.table, self.ntk, key, draws, self.pull, self.unroll)
-
-    def marginal(self, streams, index, key, draws: int):
-        """Records of some inputs, and whether each still has a valid token at the end."""
-        states = tuple(_start(s, i, index, self.need.marginal) for i, s in enumerate(streams))
-        run = MarginalRun(self.options(key, draws))
-        state = run(self.net, _one(states), "net")
-        first = state[0] if isinstance(state, tuple) else state
-        return run.records, first.unit, first.facts.readout
-
-    def cross(self, sx, sy, rx, ry, key, draws: int):
-        """K and T of all pairs of two sets of inputs."""
-        rows, cols = (lambda a: a[:, None]), (lambda a: a[None, :])
-        rx, ry = jax.tree.map(rows, rx), jax.tree.map(cols, ry)
-        blocks = tuple(_start_cross(a, b, self.need.cross) for a, b in zip(sx, sy, strict=True))
-        k = CrossRun(self.options(key, draws), rx, ry)(self.net, _one(blocks), "net")
-        return _finish(k, self.ntk)
-
-    def pairs(self, sx, sy, ix, iy, key, draws: int, watch=None):
-        """K and T of a list of pairs, each with its own marginals."""
-        states = []
-        for i, (a, b) in enumerate(zip(sx, sy, strict=True)):
-            x = _start(a, i, ix, self.need.marginal)
-            y = _start(b, i, iy, self.need.marginal)
-            states.append(Joint(x, y, _zipped(a, b, self.need.cross)))
-        run = PairRun(self.options(key, draws), watch=watch)
-        state = run(self.net, _one(tuple(states)), "net")
-        k = tuple(s.k for s in state) if isinstance(state, tuple) else state.k
-        return _finish(k, self.ntk)
-
-
-def needs_of(net: Layer, all_of_it: bool = False) -> tuple[Need, dict]:
-    """The need pass: what the input must give, and what each layer must."""
-    ask = Ask(pull=not all_of_it)
-    start = Need(Form.FULL, Form.FULL if all_of_it else Form.NONE)
-    need = ask(net, start, "net")
-    if all_of_it:
-        full = Need(Form.FULL, Form.FULL)
-        return full, dict.fromkeys(ask.table, full)
-    return need, ask.table
-
-
-def needs_pairs(network: Network, sx, draws: int) -> bool:
-    """Whether some layer's scores can only be drawn pair by pair. Also runs every static check."""
-    key = jax.random.key(0)
-    try:
-        eqx.filter_eval_shape(
-            lambda n, s, i: n.marginal(s, i, key, draws)[0], network, sx, jnp.arange(sx[0].n)
-        )
-    except PairNeeded:
-        return True
-    return False
-
-
-def _once(network: Network, sx, sy, key, draws, memory, progress, traced):
+def _once(network: Network, sx, sy, key, draws, memory, progress, traced, dtype):
     """One evaluation of the kernel (one replicate if scores are drawn)."""
-    pairs = needs_pairs(network, sx, max(draws, 1))
-    if sy is not None:
-        needs_pairs(network, sy, max(draws, 1))
+    other = sx if sy is None else sy
+    look_x = network.look(sx, max(draws, 1))
+    look_y = look_x if sy is None else network.look(sy, max(draws, 1))
     if traced:
-        return _traced(network, sx, sy, key, draws, pairs)
-    size = memory_budget(memory)
-    dtype = _float(sx, network)
-    plan = blocks_of(network, sx, sx if sy is None else sy, sy is None, draws, size, dtype, pairs)
-    restore = (_order(sx), _order(sx if sy is None else sy))
-    gram = Blocks(plan, network, sx, sy, key, draws, pairs, progress).run()
-    return tuple(None if g is None else _restored(g, *restore) for g in gram)
+        values = _traced(network, sx, sy, key, draws, look_x)
+    else:
+        plan = blocks_of(
+            network, sx, other, sy is None, draws, memory_budget(memory), dtype, look_x, look_y
+        )
+        values = Blocks(plan, network, sx, other, key, draws, progress).run()
+    order = sx[0].order, other[0].order
+    return tuple(None if v is None else _restored(v, *order) for v in values)
 
 
-def _traced(network: Network, sx, sy, key, draws, pairs):
+def _traced(network: Network, sx, sy, key, draws, look: Look):
     n = sx[0].n
     other = sx if sy is None else sy
     m = other[0].n
     ix = jnp.arange(n)
     iy = ix if sy is None else jnp.arange(n, n + m)
-    if pairs:
+    if look.pairs:
         grid_x, grid_y = (g.reshape(-1) for g in jnp.meshgrid(ix, jnp.arange(m), indexing="ij"))
         left = tuple(s.take(grid_x) for s in sx)
         right = tuple(s.take(grid_y) for s in other)
         values = network.pairs(left, right, grid_x, iy[grid_y], key, draws)
         values = tuple(None if v is None else v.reshape(n, m, *v.shape[1:]) for v in values)
     else:
-        rx, _, _ = network.marginal(sx, ix, key, draws)
+        rx, _ = network.marginal(sx, ix, key, draws)
         ry = rx if sy is None else network.marginal(sy, iy, key, draws)[0]
         values = network.cross(sx, other, rx, ry, key, draws)
-    values = _squeezed(network, sx, values)
-    return tuple(None if v is None else _restored(v, _order(sx), _order(other)) for v in values)
-
-
-def _squeezed(network, sx, values):
-    if not has_readout(network, sx):
-        return values
-    return tuple(None if v is None else v[..., 0, 0] for v in values)
-
-
-def has_readout(network: Network, sx) -> bool:
-    """Whether the network's output has no token axis."""
-    return _readout(network, sx)
-
-
-def _readout(network: Network, sx) -> bool:
-    found = []
-
-    def run(n, s, i):
-        states = tuple(_start(t, j, i, n.need.marginal) for j, t in enumerate(s))
-        options = n.options(jax.random.key(0), 1)
-        full = Options(
-            dict.fromkeys(options.table, Need(Form.FULL, Form.FULL)),
-            draws=1,
-            key=options.key,
-            pull=options.pull,
-        )
-        state = PairRun(full)(
-            n.net,
-            _one(
-                tuple(Joint(a, a, _zipped(t, t, Form.FULL)) for a, t in zip(states, s, strict=True))
-            ),
-            "net",
-        )
-        first = state[0] if isinstance(state, tuple) else state
-        found.append(first.x.facts.readout)
-        return 0
-
-    one = tuple(s.take(slice(0, 1)) for s in sx)
-    full = Need(Form.FULL, Form.FULL)
-    widened = Network(network.net, full, network.table, network.ntk, network.pull)
-    eqx.filter_eval_shape(run, widened, one, jnp.arange(1))
-    return found[0]
+    if look.facts.readout:
+        values = tuple(None if v is None else v[..., 0, 0] for v in values)
+    return values
 
 
 def trace(
@@ -319,7 +213,7 @@ def trace(
                 states = state if isinstance(state, tuple) else (state,)
                 for index, s in enumerate(states):
                     label = name if len(states) == 1 else f"{name}:{index}"
-                    K, T = _finish(s.k, network.ntk)
+                    K, T = finish(s.k, network.ntk)
                     if s.x.facts.readout:
                         K, T = (None if v is None else v[..., 0, 0] for v in (K, T))
                     seen[label.removeprefix("net/")] = (K, T)
@@ -338,23 +232,10 @@ def trace(
                 None if v is None else np.asarray(v).reshape(n, m, *v.shape[1:]) for v in values
             )
             pair = tuple(
-                None if v is None else _restored(v, _order(sx), _order(sy)) for v in shaped
+                None if v is None else _restored(v, sx[0].order, sy[0].order) for v in shaped
             )
             result[name] = Kernel(*_chosen(pair, kinds))
     return jax.tree.map(jnp.asarray, result) if back or jax.config.jax_enable_x64 else result
-
-
-def cast(net: Layer, dtype) -> Layer:
-    """Hyper-parameters as arrays of the type that kernels are computed in."""
-
-    def to(leaf):
-        if isinstance(leaf, float):
-            return jnp.asarray(leaf, dtype)
-        if eqx.is_inexact_array(leaf):
-            return leaf.astype(dtype)
-        return leaf
-
-    return jax.tree.map(to, net)
 
 
 def same_lengths(net: Layer, sx, sy):
@@ -453,17 +334,6 @@ def _finish(k, ntk: bool):
             f"the network ends in {len(k)} streams; join them with lf.Sum() or lf.CrossAttention()"
         )
     return k.K, (k.with_zero_T().T if ntk else None)
-
-
-def _float(sx, network):
-    for s in sx:
-        if not s.ids:
-            return s.x.dtype
-    return jnp.result_type(float)
-
-
-def _order(streams):
-    return streams[0].order
 
 
 def _restored(value, order_x, order_y):

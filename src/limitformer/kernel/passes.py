@@ -46,6 +46,7 @@ class Options:
     draws: int = 0
     pull: bool = True
     unroll: bool = False  # run repeats as a plain loop, so that every layer can be looked at
+    notes: set[str] | None = None  # a pass without numbers, in which layers leave notes
 
 
 class Run:
@@ -68,7 +69,9 @@ class Run:
             key = jax.random.fold_in(key, zlib.crc32(path.encode()))
             for index in self.depth or ():
                 key = jax.random.fold_in(key, index)
-        return Context(path, options.table[path], options.ntk, key, options.draws)
+        return Context(
+            path, options.table[path], options.ntk, key, options.draws, notes=options.notes
+        )
 
     def inner(self, name: str, index=None):
         depth = self.depth if index is None else (*(self.depth or ()), index)

@@ -31,10 +31,6 @@ _NAMED = tuple(sorted(set(DUALS) - {"generic", "polynomial"}))  # these two need
 _WIDEST_FEATURES = 128  # wider inputs are cheaper through a factor of each pair's joint kernel
 
 
-class PairNeeded(Exception):  # noqa: N818 - a signal between passes, never seen by users
-    """Scores of this layer can only be drawn pair by pair."""
-
-
 class Softmax(eqx.Module):
     """Rows of attention weights exp(G_ac) / sum_c exp(G_ac)."""
 
@@ -268,12 +264,10 @@ class Attention(Leaf):
         else:
             features = ctx.features
             if features is None:
-                F = state.F
-                if F is None or F.shape[-1] > _WIDEST_FEATURES:
-                    raise PairNeeded
-                features = self.position.features(F, place) if self._places else F
-                if features is None:
-                    raise PairNeeded
+                features = state.F
+                if self._places:
+                    features = self.position.features(features, place)
+                features = own_features(features, state, ctx)
             S = state.facts.tokens
             side = sampled.prepare(
                 features,
@@ -365,6 +359,16 @@ class Attention(Leaf):
 
     def work(self, S1, S2, out, draws):
         return attention_work(self.scores, S1, S2, S1, S2, out, draws)
+
+
+def own_features(F, state: Marginal, ctx: Context):
+    """Features to draw scores from; without them, a note that the layer needs pairs."""
+    if F is not None and state.F.shape[-1] <= _WIDEST_FEATURES:
+        return F
+    if ctx.notes is None:
+        raise RuntimeError(f"{ctx.path}: scores can only be drawn pair by pair")
+    ctx.notes.add("pairs")
+    return jnp.zeros((*state.unit.shape, state.facts.tokens, 1), state.unit.dtype)
 
 
 def ctx_without_ntk(ctx: Context) -> Context:

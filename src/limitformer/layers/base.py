@@ -31,6 +31,7 @@ class Context:
         key: the layer's own key for score draws.
         draws: number of score draws.
         features: score features of this side, where the pass has factored a pair's joint kernel.
+        notes: in a pass without numbers, what the layer tells the engine.
     """
 
     path: str
@@ -38,7 +39,8 @@ class Context:
     ntk: bool = True
     key: jax.Array | None = None
     draws: int = 0
-    features: jax.Array | None = None
+    features: Any = None
+    notes: set[str] | None = None
 
 
 class Layer(eqx.Module):

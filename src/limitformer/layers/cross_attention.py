@@ -14,9 +14,7 @@ from ..kernel.state import Cross, Form, Marginal, Need
 from ..scores import joint_features, sampled
 from ..scores.law import Kernels
 from .attention import (
-    _WIDEST_FEATURES,
     AttentionRecord,
-    PairNeeded,
     Scores,
     apply_heads,
     attention_work,
@@ -27,6 +25,7 @@ from .attention import (
     inf,
     init_heads,
     outputs,
+    own_features,
     pairs_of,
     zeta_of,
 )
@@ -110,10 +109,7 @@ class CrossAttention(Leaf):
             vx, vc = (zero(s) if s.K is None else s.variance for s in (x, c))
             side = scores.elementwise_side(vx, vc, seen)
         else:
-            Fq, Fk = (x.F, c.F) if ctx.features is None else ctx.features
-            if Fq is None or Fk is None or max(Fq.shape[-1], Fk.shape[-1]) > _WIDEST_FEATURES:
-                if ctx.features is None:
-                    raise PairNeeded
+            Fq, Fk = ctx.features or (own_features(s.F, s, ctx) for s in (x, c))
             side = sampled.prepare(
                 Fq,
                 Fk,
@@ -175,5 +171,12 @@ def _between(x: Marginal, c: Marginal) -> jax.Array:
     """K(x, c): the kernel between the two streams of one input."""
     if x.raw is not None and c.raw is not None and x.raw.shape[-1] == c.raw.shape[-1]:
         return jnp.matmul(x.raw, jnp.swapaxes(c.raw, -1, -2)) / x.raw.shape[-1]
+    for stream in (x, c):
+        if any(origin.startswith("input") for origin, _ in stream.facts.sources):
+            raise ValueError(
+                'CrossAttention at scale="linear" needs the kernel between its two streams, which '
+                "is known for raw inputs with the same features and is zero once both have weights "
+                "of their own; put a Dense layer on each stream, or none"
+            )
     shape = (*x.unit.shape, x.facts.tokens, c.facts.tokens)
     return jnp.zeros(shape, x.unit.dtype)

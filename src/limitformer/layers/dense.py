@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ..kernel.functional import Functional
-from ..kernel.state import Cross, Form, Marginal, Need, scaled
+from ..kernel.state import Cross, Marginal, Need, scaled
 from .base import Context, Leaf, choice, hyper
 
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..kernel.state import Cross, Form, Marginal, Need, add, scaled
+from ..kernel.state import Cross, Marginal, Need, add, scaled
 from ..scores.factor import semidefinite_cholesky
 from .base import Context, Leaf, hyper
 

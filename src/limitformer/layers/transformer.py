@@ -15,7 +15,7 @@ from .pool import FirstToken, LastToken, MeanPool
 from .position import OneHot, Position
 
 
-def Block(  # noqa: N802 - a constructor, named like the layers it returns
+def Block(
     attention: Layer | None = None,
     activation: Activation | None = None,
     norm: Layer | None = None,
@@ -46,7 +46,7 @@ def Block(  # noqa: N802 - a constructor, named like the layers it returns
     )
 
 
-def Transformer(  # noqa: N802
+def Transformer(
     depth: int,
     block: Layer | None = None,
     embed: Layer | None = None,
@@ -76,7 +76,7 @@ def Transformer(  # noqa: N802
     )
 
 
-def VisionTransformer(  # noqa: N802
+def VisionTransformer(
     depth: int,
     patch: int | tuple[int, int] = 4,
     block: Layer | None = None,

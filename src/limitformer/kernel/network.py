@@ -1,0 +1,175 @@
+"""A network made ready for kernels: its needs, its start from inputs, its passes as functions.
+
+Everything here is a pure function of arrays, so it can be compiled, traced or sent to a worker.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ..layers.base import Layer
+from .inputs import Stream
+from .passes import Ask, CrossRun, Joint, MarginalRun, Options, PairRun
+from .state import Cross, Facts, Form, Marginal, Need
+
+
+class Look(NamedTuple):
+    """What is known of a network's output before any number is computed.
+
+    Attributes:
+        pairs: some layer's scores can only be drawn pair by pair.
+        facts: the output's token grid, and whether it is a readout.
+    """
+
+    pairs: bool
+    facts: Facts
+
+
+class Network(eqx.Module):
+    """A network with what the need pass found: everything a block's computation depends on."""
+
+    net: Layer
+    need: Need = eqx.field(static=True)
+    table: dict = eqx.field(static=True)
+    ntk: bool = eqx.field(static=True)
+    pull: bool = eqx.field(static=True, default=True)
+    unroll: bool = eqx.field(static=True, default=False)
+
+    def options(self, key, draws: int) -> Options:
+        return Options(self.table, self.ntk, key, draws, self.pull, self.unroll)
+
+    def look(self, streams, draws: int) -> Look:
+        """Run the marginal pass without numbers: every static check, and what comes out."""
+        notes: set[str] = set()
+        found: list[Facts] = []
+
+        def run(network: Network, streams, index):
+            options = network.options(jax.random.key(0), draws)
+            passing = MarginalRun(dataclasses.replace(options, notes=notes))
+            state = passing(network.net, network.start(streams, index), "net")
+            found.append(_single(state).facts)
+            return passing.records
+
+        eqx.filter_eval_shape(run, self, streams, jnp.arange(streams[0].n))
+        return Look("pairs" in notes, found[0])
+
+    def start(self, streams, index):
+        """The states of some inputs before the first layer."""
+        need = self.need.marginal
+        return _one(tuple(_start(s, i, index, need) for i, s in enumerate(streams)))
+
+    def marginal(self, streams, index, key, draws: int):
+        """Records of some inputs, and whether each still has a valid token at the end."""
+        run = MarginalRun(self.options(key, draws))
+        state = run(self.net, self.start(streams, index), "net")
+        return run.records, _single(state).unit
+
+    def cross(self, sx, sy, rx, ry, key, draws: int):
+        """K and T of all pairs of two sets of inputs."""
+        rows, cols = (lambda a: a[:, None]), (lambda a: a[None, :])
+        rx, ry = jax.tree.map(rows, rx), jax.tree.map(cols, ry)
+        blocks = tuple(_start_cross(a, b, self.need.cross) for a, b in zip(sx, sy, strict=True))
+        k = CrossRun(self.options(key, draws), rx, ry)(self.net, _one(blocks), "net")
+        return finish(k, self.ntk)
+
+    def pairs(self, sx, sy, ix, iy, key, draws: int, watch=None):
+        """K and T of a list of pairs, each with its own marginals."""
+        states = []
+        for i, (a, b) in enumerate(zip(sx, sy, strict=True)):
+            x, y = (_start(s, i, index, self.need.marginal) for s, index in ((a, ix), (b, iy)))
+            states.append(Joint(x, y, _zipped(a, b, self.need.cross)))
+        run = PairRun(self.options(key, draws), watch=watch)
+        state = run(self.net, _one(tuple(states)), "net")
+        k = tuple(s.k for s in state) if isinstance(state, tuple) else state.k
+        return finish(k, self.ntk)
+
+
+def needs_of(net: Layer, all_of_it: bool = False) -> tuple[Need, dict]:
+    """The need pass: what the input must give, and what each layer must."""
+    ask = Ask(pull=not all_of_it)
+    start = Need(Form.FULL, Form.FULL if all_of_it else Form.NONE)
+    need = ask(net, start, "net")
+    if all_of_it:
+        full = Need(Form.FULL, Form.FULL)
+        return full, dict.fromkeys(ask.table, full)
+    return need, ask.table
+
+
+def cast(net: Layer, dtype) -> Layer:
+    """Hyper-parameters as arrays of the type that kernels are computed in."""
+
+    def to(leaf):
+        if isinstance(leaf, float):
+            return jnp.asarray(leaf, dtype)
+        if eqx.is_inexact_array(leaf):
+            return leaf.astype(dtype)
+        return leaf
+
+    return jax.tree.map(to, net)
+
+
+def _start(s: Stream, i: int, index, form: Form) -> Marginal:
+    facts = Facts(s.grid, s.readout, sources=frozenset({(f"input {i}", ())}), ids=s.ids)
+    if s.ids:
+        unit = jnp.ones(s.n, jnp.result_type(float))
+        return Marginal(facts, unit, mask=s.mask, raw=s.x, index=index)
+    features = s.x.shape[-1]
+    unit = jnp.ones(s.n, s.x.dtype)
+    F = s.x / jnp.sqrt(jnp.asarray(features, s.x.dtype))
+    K = None
+    if form == Form.DIAG:
+        K = jnp.sum(s.x * s.x, axis=-1) / features
+    elif form == Form.FULL:
+        K = jnp.matmul(F, jnp.swapaxes(F, -1, -2))
+    m = jnp.mean(s.x, axis=-1)
+    return Marginal(facts, unit, K, form == Form.DIAG, m, F, s.mask, s.x, index)
+
+
+def _start_cross(a: Stream, b: Stream, form: Form) -> Cross:
+    """K = x y^T / features of all pairs, `(n1, n2, S1, S2)` or their token diagonal."""
+    diag = form == Form.DIAG
+    if a.ids:
+        shape = (a.n, b.n, a.tokens) if diag else (a.n, b.n, a.tokens, b.tokens)
+        return Cross(jnp.zeros(shape, jnp.result_type(float)), diag=diag)
+    _check_features(a, b)
+    equation = "iaf,jaf->ija" if diag else "iaf,jbf->ijab"
+    return Cross(jnp.einsum(equation, a.x, b.x) / a.x.shape[-1], diag=diag)
+
+
+def _zipped(a: Stream, b: Stream, form: Form) -> Cross:
+    """K = x y^T / features of a list of pairs."""
+    diag = form == Form.DIAG
+    if a.ids:
+        shape = (a.n, a.tokens) if diag else (a.n, a.tokens, b.tokens)
+        return Cross(jnp.zeros(shape, jnp.result_type(float)), diag=diag)
+    _check_features(a, b)
+    equation = "paf,paf->pa" if diag else "paf,pbf->pab"
+    return Cross(jnp.einsum(equation, a.x, b.x) / a.x.shape[-1], diag=diag)
+
+
+def _check_features(a: Stream, b: Stream) -> None:
+    if a.x.shape[-1] != b.x.shape[-1]:
+        raise ValueError(
+            f"x has {a.x.shape[-1]} features and y has {b.x.shape[-1]}; both must have the same"
+        )
+
+
+def _single(state) -> Marginal:
+    return state[0] if isinstance(state, tuple) else state
+
+
+def _one(states: tuple):
+    return states if len(states) > 1 else states[0]
+
+
+def finish(k, ntk: bool):
+    if isinstance(k, tuple):
+        raise ValueError(
+            f"the network ends in {len(k)} streams; join them with lf.Sum() or lf.CrossAttention()"
+        )
+    return k.K, (k.with_zero_T().T if ntk else None)
