@@ -81,6 +81,19 @@ def _(primals, tangents):
 
 
 @jax.custom_jvp
+def sine(rho: Float[Array, "..."]) -> Float[Array, "..."]:
+    """√(1 - ρ²) of a correlation; snapped to 0 at ±1, where its derivative is taken as 0."""
+    z = gap(rho)
+    return jnp.sqrt(z * (2 - z))
+
+
+@sine.defjvp
+def _(primals, tangents):
+    (rho,), (t,) = primals, tangents
+    return sine(rho), -rho * _inverse_sine(rho) * t
+
+
+@jax.custom_jvp
 def sine_squared(rho: Float[Array, "..."]) -> Float[Array, "..."]:
     """1 - ρ² of a correlation; snapped to 0 at ±1, derivative -2ρ everywhere."""
     z = gap(rho)

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .arcs import arc0, arc1, arccos, half_turn, sine_squared
+from .arcs import arc0, arc1, arccos, half_turn, sine
 from .base import Dual, Roots, constant, refuse_mean, roots
 from .erfcx import erfcx
 
@@ -64,9 +64,9 @@ class Elu(Dual):
 
         def step(sums, rule):
             x, w = rule[0], rule[1]
-            sine, cosine = half_turn(beta * x)
-            h1, h2 = (_h(_SQRT_HALF * q * sine) for q in (q1, q2))
-            decay = jnp.exp(c - s * cosine)
+            up, along = half_turn(beta * x)
+            h1, h2 = (_h(_SQRT_HALF * q * up) for q in (q1, q2))
+            decay = jnp.exp(c - s * along)
             step1, step2, both = _TURN - h1, _TURN - h2, decay * (h1 + h2 - _TURN)
             return (sums[0] + w * step1, sums[1] + w * step2, sums[2] + w * both), None
 
@@ -75,12 +75,12 @@ class Elu(Dual):
         ph, hp = beta * ph, beta * hp
         pp = beta * pp + 0.5 * jnp.exp(c - s) * erfcx(_SQRT_HALF * (q1 + q2))
 
-        sine = _SQRT_HALF * jnp.sqrt(jnp.where(beta > 0, sine_squared(rho), jnp.zeros_like(rho)))
+        end = _SQRT_HALF * sine(rho)
         line, absolute = arc1(rho)
         quadrant = 0.25 * (1 + arc0(rho))
         rectified = 0.25 * s * (line + absolute)
         cross = (0.5 / np.sqrt(2 * np.pi).item()) * (
-            q1 * (erfcx(q2 * sine) - 1) + q2 * (erfcx(q1 * sine) - 1)
+            q1 * (erfcx(q2 * end) - 1) + q2 * (erfcx(q1 * end) - 1)
         ) + c * (ph + hp)
         half1, half2 = 0.5 * erfcx(_SQRT_HALF * q1), 0.5 * erfcx(_SQRT_HALF * q2)
         negative = pp - (half1 - ph) - (half2 - hp) + quadrant

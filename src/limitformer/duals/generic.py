@@ -59,7 +59,7 @@ class Generic(Dual):
     """
 
     function: Callable = eqx.field(static=True)
-    kinks: tuple[float, ...] = eqx.field(static=True, default=())
+    kinks: tuple[float | int, ...] = eqx.field(static=True, default=())
     terms: int = eqx.field(static=True, default=64)
     nodes: int | None = eqx.field(static=True, default=None)
     exact: ClassVar[bool] = False

@@ -13,6 +13,7 @@ v = 0 is an ordinary point.
 """
 
 import abc
+from functools import partial
 from typing import ClassVar, Literal, NamedTuple
 
 import equinox as eqx
@@ -48,10 +49,11 @@ def with_tail(
     return jnp.concatenate([coefficients, roots(defect(total, coefficients)).q[..., None]], -1)
 
 
+@partial(jax.jit, inline=True)
 def series_sum(
     x: Float[Array, "..."], ax: Float[Array, "... terms"], ay: Float[Array, "... terms"]
 ) -> Float[Array, "..."]:
-    """Σ_k ax_k ay_k x^k by Horner's rule."""
+    """Σ_k ax_k ay_k x^k by Horner's rule (one compilation also outside of jit)."""
     count = ax.shape[-1]
     total = ax[..., count - 1] * ay[..., count - 1]
     for k in reversed(range(count - 1)):
@@ -60,9 +62,9 @@ def series_sum(
 
 
 def project(
-    values: Float[Array, "... nodes"], table: Float[Array, "nodes terms"]
-) -> Float[Array, "... terms"]:
-    """Node values times a quadrature table, in full precision on every device."""
+    values: Float[Array, "... nodes"], table: Float[Array, "nodes *terms"]
+) -> Float[Array, "..."]:
+    """Node values times quadrature weights or a table, in full precision on every device."""
     return jnp.matmul(values, table, precision=jax.lax.Precision.HIGHEST)
 
 

@@ -57,7 +57,10 @@ def hermite_table(rule, nodes: int, count: int) -> np.ndarray:
 
 
 def moving_rule(
-    v: Float[Array, "..."], mean: Float[Array, "..."] | None, kinks: tuple[float, ...], nodes: int
+    v: Float[Array, "..."],
+    mean: Float[Array, "..."] | None,
+    kinks: tuple[float | int, ...],
+    nodes: int,
 ) -> tuple[Float[Array, "... N"], Float[Array, "... N"], Float[Array, "... N"]]:
     """Nodes z, u = mean + √v z and weights, with panel ends at the kinks and on a scale of 1 in u.
 

@@ -142,12 +142,9 @@ class Cost(NamedTuple):
 def cost_of_one(f: Network, params: PyTree, x: PyTree) -> Cost | None:
     """What evaluating f on one input costs; None where XLA does not say."""
 
-    def one(leaf):
-        shape = jax.ShapeDtypeStruct((1, *jnp.shape(leaf)[1:]), jnp.result_type(leaf))
-        return shape
-
-    def lower(leaf):
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+    def abstract(leaf, shape):
+        weak = getattr(leaf, "weak_type", False)
+        return jax.ShapeDtypeStruct(shape, jnp.result_type(leaf), weak_type=weak)
 
     arrays, static = eqx.partition((f, params), eqx.is_array)
 
@@ -155,8 +152,9 @@ def cost_of_one(f: Network, params: PyTree, x: PyTree) -> Cost | None:
         f, params = eqx.combine(arrays, static)
         return f(params, x)
 
-    shapes = jax.tree.map(lower, arrays), jax.tree.map(one, x)
-    count = jax.jit(run).lower(*shapes).cost_analysis()
+    arrays = jax.tree.map(lambda leaf: abstract(leaf, leaf.shape), arrays)
+    one = jax.tree.map(lambda leaf: abstract(leaf, (1, *jnp.shape(leaf)[1:])), x)
+    count = jax.jit(run).lower(arrays, one).cost_analysis()
     if not count or "flops" not in count or "bytes accessed" not in count:
         return None
     return Cost(count["flops"], count["bytes accessed"])

@@ -10,7 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..layers.base import Work, leaves
+from ..layers.base import Composite, Work, leaves
+from ..layers.combine import Repeat, Serial
+from ..layers.pool import Flatten, Readout
 from .state import Form
 
 _LIVE = 10  # arrays of a block's size that are alive at once, at most
@@ -19,7 +21,7 @@ _UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 1e3, "m
 
 
 def memory_budget(memory) -> int:
-    """A budget in bytes from a number, a string such as "2GiB", or None (a quarter of what is free)."""
+    """A budget in bytes: a number, a string such as "2GiB", or None for a quarter of what is free."""
     if memory is None:
         return max(_free_memory() // 4, 2**28)
     if isinstance(memory, str):
@@ -70,17 +72,27 @@ class BlockPlan:
     dtype: np.dtype
 
 
-def work_of(network, S1: int, S2: int, draws: int) -> Work:
-    """Work per pair of the whole network (token counts taken at the input)."""
-    total = Work()
-    for path, leaf in leaves(network.net):
-        need = network.table.get(f"/net/{path}") if path else network.table.get("/net")
-        need = need or next(
-            (v for k, v in network.table.items() if k.replace("<", "").endswith(path)),
-            network.need,
-        )
-        total = total + leaf.work(S1, S2, need, draws)
-    return total
+def work_of(network, S1: int, S2: int, draws: int) -> dict[str, Work]:
+    """Work per pair of every layer, by its path (with the input's tokens until a readout)."""
+    found: dict[str, Work] = {}
+    size = [S1, S2]
+
+    def visit(layer, path: str, turns: int):
+        if isinstance(layer, Composite):
+            turns = turns * layer.n if isinstance(layer, Repeat) else turns
+            steps = layer.steps(network.pull) if isinstance(layer, Serial) else None
+            for name, child in steps or layer.children().items():
+                visit(child, f"{path}/{name}", turns)
+        else:
+            work = layer.work(*size, network.table[path], draws)
+            if isinstance(layer, (Readout, Flatten)):
+                size[:] = [1, 1]
+            found[path.removeprefix("/net/")] = Work(
+                turns * work.flops, turns * work.elements, turns * work.moved, work.peak
+            )
+
+    visit(network.net, "/net", 1)
+    return found
 
 
 def blocks_of(network, sx, sy, symmetric, draws, budget, dtype, look_x, look_y) -> BlockPlan:
@@ -89,9 +101,9 @@ def blocks_of(network, sx, sy, symmetric, draws, budget, dtype, look_x, look_y) 
     S1 = max(s.tokens for s in sx)
     S2 = max(s.tokens for s in sy)
     entries = S1 * S2 if network.need.cross != Form.DIAG or pairs else max(S1, S2)
-    work = work_of(network, S1, S2, draws)
+    peak = max((work.peak for work in work_of(network, S1, S2, draws).values()), default=0)
     size = dtype.itemsize
-    pair_bytes = int(size * (entries * _LIVE * (3 if pairs else 1) + work.peak))
+    pair_bytes = int(size * (entries * _LIVE * (3 if pairs else 1) + peak))
     n, m = sx[0].n, sy[0].n
     target = max(min(budget // 2, max(_TARGET, 4 * pair_bytes)), 1)
     if pairs:
@@ -121,10 +133,16 @@ def _marginal(network, streams, index, key, draws):
     return network.marginal(streams, index, key, draws)
 
 
-@eqx.filter_jit
-def _cross(network, sx, sy, rx, ry, key, draws):
+def _cross(network, sx, sy, rx, ry):
     with jax.default_matmul_precision("highest"):
-        return network.cross(sx, sy, rx, ry, key, draws)
+        if jax.default_backend() == "cpu":
+            return network.cross(sx, sy, rx, ry, stagewise=True)
+        return _cross_whole(network, sx, sy, rx, ry)
+
+
+@eqx.filter_jit
+def _cross_whole(network, sx, sy, rx, ry):
+    return network.cross(sx, sy, rx, ry)
 
 
 @eqx.filter_jit
@@ -207,7 +225,7 @@ class Blocks:
         for done, (i, j) in enumerate(todo):
             sx, rx = side_x.block(i, height)
             sy, ry = side_y.block(j, width)
-            tile = self._values(_cross(self.network, sx, sy, rx, ry, self.key, self.draws))
+            tile = self._values(_cross(self.network, sx, sy, rx, ry))
             high, wide = min(height, plan.n - i), min(width, plan.m - j)
             for gram, value in zip(grams, tile, strict=True):
                 if gram is None:

@@ -78,7 +78,7 @@ class Functional(eqx.Module):
 
 def contract(fx: Functional, fy: Functional, k: Cross, ntk: bool) -> Cross:
     """Apply a functional to a block of pairs; the token axes get length one."""
-    terms = [(_bilinear(fx.u[..., r, :], k.K, fy.u[..., r, :])) for r in range(len(fx.kappa))]
+    terms = [_bilinear(fx.u[..., r, :], k.K, fy.u[..., r, :]) for r in range(len(fx.kappa))]
     K = add(*terms)
     T = None
     if ntk:
@@ -96,5 +96,9 @@ def contract(fx: Functional, fy: Functional, k: Cross, ntk: bool) -> Cross:
 
 
 def _bilinear(u, K, v):
-    """u^T K v for broadcasting leading axes."""
-    return jnp.sum(jnp.sum(K * v[..., None, :], axis=-1) * u, axis=-1)
+    """u^T K v for broadcasting leading axes.
+
+    A product, not a sum: XLA on CPU merges the layers before into a reduction and runs it 3 to 7
+    times slower (measured for a ReLU of 64 tokens), but never into a matrix product.
+    """
+    return jnp.sum(jnp.matmul(u[..., None, :], K)[..., 0, :] * v, axis=-1)

@@ -77,7 +77,7 @@ def kernel(
     Returns:
         A `Kernel` with fields nngp, ntk, nngp_sem, ntk_sem.
     """
-    kinds = _check_kinds(kinds)
+    kinds = check_kinds(kinds)
     traced = is_traced((net, x, y, x_mask, y_mask, key))
     arrays = as_arrays(x, "x") + (() if y is None else as_arrays(y, "y"))
     dtype = float_type(arrays, dtype)
@@ -168,7 +168,7 @@ def _traced(network: Network, sx, sy, key, draws, look: Look):
     else:
         rx, _ = network.marginal(sx, ix, key, draws)
         ry = rx if sy is None else network.marginal(sy, iy, key, draws)[0]
-        values = network.cross(sx, other, rx, ry, key, draws)
+        values = network.cross(sx, other, rx, ry)
     if look.facts.readout:
         values = tuple(None if v is None else v[..., 0, 0] for v in values)
     return values
@@ -192,7 +192,7 @@ def trace(
     after a readout. Repeats are listed turn by turn. Score averages use one set of `draws` and
     carry no standard error here.
     """
-    kinds = _check_kinds(kinds)
+    kinds = check_kinds(kinds)
     arrays = as_arrays(x, "x") + (() if y is None else as_arrays(y, "y"))
     dtype = float_type(arrays, dtype)
     with jax.enable_x64(True):
@@ -216,7 +216,7 @@ def trace(
                     K, T = finish(s.k, network.ntk)
                     if s.x.facts.readout:
                         K, T = (None if v is None else v[..., 0, 0] for v in (K, T))
-                    seen[label.removeprefix("net/")] = (K, T)
+                    seen[label] = (K, T)
 
             left = tuple(s.take(i) for s in sx)
             right = tuple(s.take(j) for s in sy)
@@ -350,7 +350,7 @@ def _restored(value, order_x, order_y):
     return value
 
 
-def _check_kinds(kinds) -> tuple[str, ...]:
+def check_kinds(kinds) -> tuple[str, ...]:
     kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
     unknown = [k for k in kinds if k not in KINDS]
     if unknown or not kinds:

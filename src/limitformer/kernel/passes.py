@@ -46,6 +46,7 @@ class Options:
     draws: int = 0
     pull: bool = True
     unroll: bool = False  # run repeats as a plain loop, so that every layer can be looked at
+    stagewise: bool = False  # compile the cross pass stage by stage (see `CrossRun`)
     notes: set[str] | None = None  # a pass without numbers, in which layers leave notes
 
 
@@ -73,14 +74,19 @@ class Run:
             path, options.table[path], options.ntk, key, options.draws, notes=options.notes
         )
 
+    def sequence(self, steps, state):
+        """Layers one after the other."""
+        for name, layer in steps:
+            state = self(layer, state, name)
+        return state
+
     def inner(self, name: str, index=None):
         depth = self.depth if index is None else (*(self.depth or ()), index)
         return type(self)(self.options, f"{self.path}/{name}", depth, self.watch)
 
     def seen(self, path: str, state) -> None:
         if self.watch is not None:
-            depth = "".join(f"[{i}]" for i in self.depth or ())
-            self.watch(path.lstrip("/") + depth, state)
+            self.watch(turn_name(path, self.depth), state)
 
 
 class MarginalRun(Run):
@@ -132,7 +138,8 @@ class MarginalRun(Run):
             gaussian=all(s.facts.gaussian for s in states),
             sources=frozenset().union(*(s.facts.sources for s in states)),
         )
-        return Marginal(facts, states[0].unit, K, form == Form.DIAG, add(*means), F, states[0].mask)
+        unit, mask, index = states[0].unit, states[0].mask, states[0].index
+        return Marginal(facts, unit, K, form == Form.DIAG, add(*means), F, mask, index=index)
 
     def pooled(self, step, state: Marginal):
         inner = self.inner("chain")
@@ -178,6 +185,10 @@ class CrossRun(Run):
 
     Records have leading axes that broadcast to the block's: `(n1, 1)` against `(1, n2)` for all
     pairs of two sets, or `(p,)` against `(p,)` for a list of pairs.
+
+    With `stagewise` the pass is not traced as a whole: each run of tokenwise layers, and each other
+    layer, is compiled by itself. On CPU, XLA otherwise merges a layer into every shift of the
+    convolution and into the reduction that follow it, and computes it up to ten times.
     """
 
     def __init__(self, options, rx, ry, lead: int = 2, path="", depth=None, watch=None):
@@ -196,31 +207,46 @@ class CrossRun(Run):
         )
 
     def __call__(self, layer: Layer, k, name: str):
-        path = f"{self.path}/{name}"
         if isinstance(layer, Leaf):
-            ctx = self.context(path)
-            k = layer.cross(k, self.rx[name], self.ry[name], ctx)
-            k = jax.tree.map(lambda b: b.reduced(ctx.need.cross), k, is_leaf=_is_cross)
-            self.seen(path, k)
-            return k
+            return self.sequence([(name, layer)], k)
         return layer.flow(k, self.inner(name))
+
+    def sequence(self, steps, k):
+        for stage in _stages(steps):
+            if isinstance(stage[0][1], Leaf):
+                k = self._stage(stage, k)
+            else:
+                ((name, layer),) = stage
+                k = self(layer, k, name)
+        return k
+
+    def _stage(self, stage, k):
+        """A run of leaf layers, compiled by itself if the pass is stagewise."""
+        layers = tuple(layer for _, layer in stage)
+        # without key and path, so that equal stages share one compilation
+        contexts = tuple(
+            Context("", self.options.table[f"{self.path}/{name}"], self.options.ntk)
+            for name, _ in stage
+        )
+        rx, ry = ([side[name] for name, _ in stage] for side in (self.rx, self.ry))
+        if self.options.stagewise:
+            return _compiled_stage(layers, contexts, k, rx, ry)
+        for (name, _), *step in zip(stage, layers, contexts, rx, ry, strict=True):
+            k = _leaf(k, *step)
+            self.seen(f"{self.path}/{name}", k)
+        return k
+
+    def _call(self, function, *args):
+        return compiled(function, *args) if self.options.stagewise else function(*args)
 
     def combine(self, blocks: tuple[Cross, ...], weights):
         blocks, weights = merge_equal(blocks, weights)
-        mx, my = self.rx["combine"], self.ry["combine"]
-        diag = any(b.diag for b in blocks)
-        blocks = tuple(b.reduced(Form.DIAG) if diag else b for b in blocks)
-        squares = [w * w for w in weights]
-        K = add(*(s * b.K for s, b in zip(squares, blocks, strict=True)))
-        for i in range(len(blocks)):
-            for j in range(len(blocks)):
-                if i != j and mx[i] is not None and my[j] is not None:
-                    K = K + blocks[0].outer(mx[i], my[j])
-        T = add(*(scaled(s, b.T) for s, b in zip(squares, blocks, strict=True)))
-        return Cross(K, T, diag)
+        means = self.rx["combine"], self.ry["combine"]
+        return self._call(combined, blocks, weights, *means)
 
     def pooled(self, step, k: Cross):
-        return contract(self.rx["functional"], self.ry["functional"], k, self.options.ntk)
+        sides = self.rx["functional"], self.ry["functional"]
+        return self._call(contract, *sides, k, self.options.ntk)
 
     def repeat(self, layer: Layer, n: int, k, name: str):
         rx, ry = self.rx[name], self.ry[name]
@@ -234,19 +260,76 @@ class CrossRun(Run):
             k = once(k, fx, fy, index)
         if rx["rest"] is None:
             return k
+        done = len(rx["first"])
         if self.options.ntk:
             k = jax.tree.map(lambda b: b.with_zero_T(), k, is_leaf=_is_cross)
-        forward = lambda tree: jax.tree.map(  # noqa: E731
-            lambda a: jnp.moveaxis(a, self.lead, 0), tree
-        )
-        done = len(rx["first"])
+        if self.options.stagewise:
+            for index in range(done, n):
+                turn = compiled(
+                    _turn, (rx["rest"], ry["rest"]), jnp.asarray(index - done), self.lead
+                )
+                k = once(k, *turn, index)
+            return k
 
         def body(k, step):
             index, sx, sy = step
             return once(k, sx, sy, index), None
 
-        steps = (jnp.arange(done, n), forward(rx["rest"]), forward(ry["rest"]))
-        return jax.lax.scan(body, k, steps)[0]
+        rest = jax.tree.map(lambda a: jnp.moveaxis(a, self.lead, 0), (rx["rest"], ry["rest"]))
+        return jax.lax.scan(body, k, (jnp.arange(done, n), *rest))[0]
+
+
+def _stages(steps):
+    """Consecutive tokenwise leaves together, every other layer by itself."""
+    stages: list[list] = []
+    for name, layer in steps:
+        tokenwise = isinstance(layer, Leaf) and layer.tokenwise
+        if (
+            tokenwise
+            and stages
+            and isinstance(stages[-1][-1][1], Leaf)
+            and stages[-1][-1][1].tokenwise
+        ):
+            stages[-1].append((name, layer))
+        else:
+            stages.append([(name, layer)])
+    return stages
+
+
+def _leaf(k, layer: Leaf, ctx: Context, rx, ry):
+    k = layer.cross(k, rx, ry, ctx)
+    return jax.tree.map(lambda b: b.reduced(ctx.need.cross), k, is_leaf=_is_cross)
+
+
+@eqx.filter_jit
+def _compiled_stage(layers, contexts, k, rx, ry):
+    for step in zip(layers, contexts, rx, ry, strict=True):
+        k = _leaf(k, *step)
+    return k
+
+
+@eqx.filter_jit
+def compiled(function, *args):
+    return function(*args)
+
+
+def _turn(records, index, lead: int):
+    """The records of one turn of a repeat."""
+    return jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, index, lead, False), records)
+
+
+def combined(blocks: tuple[Cross, ...], weights, mx, my) -> Cross:
+    """The block of a weighted sum of independent branches with means `mx`, `my`."""
+    diag = any(b.diag for b in blocks)
+    blocks = tuple(b.reduced(Form.DIAG) if diag else b for b in blocks)
+    squares = [w * w for w in weights]
+    K = add(*(s * b.K for s, b in zip(squares, blocks, strict=True)))
+    for i in range(len(blocks)):
+        for j in range(len(blocks)):
+            if i != j and mx[i] is not None and my[j] is not None:
+                K = K + blocks[0].outer(mx[i], my[j])
+    T = add(*(scaled(s, b.T) for s, b in zip(squares, blocks, strict=True)))
+    return Cross(K, T, diag)
 
 
 class Joint(eqx.Module):
@@ -297,11 +380,13 @@ class PairRun(Run):
         return Joint(x, y, act_cross(cross, *(s.k for s in states)))
 
     def combine(self, states, weights):
-        return self._sides(
+        state = self._sides(
             lambda run, *s: run.combine(s, weights),
             lambda run, *s: run.combine(s, weights),
             states,
         )
+        self.seen(self.path, state)
+        return state
 
     def pooled(self, step, state):
         after = state
@@ -339,6 +424,13 @@ class PairRun(Run):
         if done < n:
             state, _ = jax.lax.scan(once, state, jnp.arange(done, n))
         return state
+
+
+def turn_name(path: str, depth) -> str:
+    """A layer's name with the turn of every repeat it is in: 1.Repeat[3]/0.Dense."""
+    for index in depth or ():
+        path = path.replace("/loop", f"[{index}]", 1)
+    return path.removeprefix("/net/").lstrip("/")
 
 
 def _note(run: MarginalRun, functional):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from .. import duals
 from ..kernel.state import Cross, Form, Marginal, Need
-from .base import Context, Leaf, Work
+from .base import Context, Leaf, Work, kernel_entries
 
 
 class Activation(Leaf):
@@ -29,6 +30,8 @@ class Activation(Leaf):
         >>> import jax.numpy as jnp, limitformer as lf
         >>> net = lf.Serial(lf.Dense(), lf.Activation(jnp.tanh), lf.Dense())
     """
+
+    tokenwise: ClassVar[bool] = True
 
     dual: duals.Dual
 
@@ -85,8 +88,9 @@ class Activation(Leaf):
         return acts.passed(acts.on_valid(self.dual.fn(acts.h)))
 
     def work(self, S1, S2, out, draws):
-        entries = S1 * S2 if out.cross == Form.FULL else max(S1, S2)
-        return Work(flops=40 * entries, moved=4 * entries)
+        entries = kernel_entries(S1, S2, out)
+        terms = 3 if self.dual.exact else 40  # a quadrature dual sums a series per entry
+        return Work(elements=terms * entries, moved=4 * entries)
 
 
 def on_valid(values, mask):

@@ -85,6 +85,7 @@ class Scores(eqx.Module):
 
     def elementwise_side(self, Kq_aa, Kk_cc, seen):
         v = self.qk_std**2 * Kq_aa[..., :, None] * Kk_cc[..., None, :]
+        seen = None if seen is None else jnp.broadcast_to(seen, v.shape)
         biases = self.biases(*v.shape[-2:])
         zeta = self.zeta if biases is None else with_mean(self.zeta)
         share = 1 / key_count(seen, v.shape, v.dtype) if self.per_key else None
@@ -285,7 +286,8 @@ class Attention(Leaf):
             own = self.cross(Cross(K), record, record, ctx_without_ntk(ctx)).K
         facts = state.facts.fresh(ctx.path)
         diag = own is not None and own.ndim == state.unit.ndim + 1
-        return Marginal(facts, state.unit, own, diag, mask=state.mask), record
+        new = Marginal(facts, state.unit, own, diag, mask=state.mask, index=state.index)
+        return new, record
 
     def kernels(self, k: Cross, rx: AttentionRecord, ry: AttentionRecord, ntk: bool) -> Kernels:
         """What queries and keys (scores) and values read."""
@@ -358,7 +360,7 @@ class Attention(Leaf):
         return acts.fresh(acts.on_valid(f))
 
     def work(self, S1, S2, out, draws):
-        return attention_work(self.scores, S1, S2, S1, S2, out, draws)
+        return attention_work(self.scores, S1, S2, out, draws)
 
 
 def own_features(F, state: Marginal, ctx: Context):
@@ -546,21 +548,17 @@ def _rotate(rotary: Rotary, q):
     return jnp.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
 
 
-def attention_work(scores: Scores, Sq1, Sq2, Sk1, Sk2, out: Need, draws: int) -> Work:
-    """Operations per pair, with T (theory 2.4)."""
+def attention_work(scores: Scores, S1: int, S2: int, out: Need, draws: int) -> Work:
+    """Cost per pair, with T (theory 2.4)."""
     if scores.law == "fixed":
-        full = 2 * (2 * Sq1 * Sk1 * Sk2 + 2 * Sq1 * Sk2 * Sq2)
-        half = 2 * (2 * Sq1 * Sk1 * Sk2)
-        flops = {Form.FULL: full, Form.DIAG: half, Form.NONE: 4 * Sk1 * Sk2}[out.cross]
-        return Work(flops, 6 * Sk1 * Sk2)
+        products = {Form.FULL: 2 * S1 * S2 * (S1 + S2), Form.DIAG: 2 * S1 * S1 * S2, Form.NONE: 0}
+        return Work(flops=2 * products[out.cross], moved=6 * S1 * S2)
     if isinstance(scores.zeta, Identity):
-        return Work(12 * Sk1 * Sk2, 8 * Sk1 * Sk2)
+        return Work(elements=6 * S1 * S2, moved=10 * S1 * S2)
     if scores.law == "elementwise":
-        entries = Sq1 * Sq2 * Sk1 * Sk2
-        return Work(40 * entries, 4 * Sk1 * Sk2, Sq2 * Sk1 * Sk2 * 8)
-    product = Sq1 * Sk1 * Sk2 + Sq1 * Sk2 * Sq2
-    joint = 2 * max(Sk1, Sk2)
-    drawing = 2 * (Sq1 + Sq2) * joint * joint + 2 * joint * (Sq1 * Sk1 + Sq2 * Sk2)
-    return Work(
-        draws * (10 * product + drawing), 8 * Sk1 * Sk2, draws * (Sq1 * Sk1 + Sq2 * Sk2) * 2
-    )
+        return Work(elements=4 * (S1 * S2) ** 2, moved=4 * S1 * S2, peak=8 * S1 * S2 * S2)
+    joint = 2 * max(S1, S2)
+    drawing = 2 * joint * (joint * (S1 + S2) + S1 * S1 + S2 * S2)
+    sums = 20 * S1 * S2 * (S1 + S2)
+    weights = draws * (S1 * S1 + S2 * S2)
+    return Work(draws * (drawing + sums), weights, 4 * weights, 2 * weights)

@@ -88,10 +88,11 @@ class Leaf(Layer):
     """A layer with a kernel map and a finite twin.
 
     `random_scores` says that the kernel map averages over draws of
-    attention scores. In the finite twin, `makes_channels` says that the layer chooses its number of
+    attention scores, `tokenwise` that K'_ab depends on K_ab only. In the finite twin, `makes_channels` says that the layer chooses its number of
     output channels, `keeps_channels` that it has as many as its input.
     """
 
+    tokenwise: ClassVar[bool] = False
     makes_channels: ClassVar[bool] = False
     keeps_channels: ClassVar[bool] = True
 
@@ -123,21 +124,39 @@ class Leaf(Layer):
         return False
 
     def work(self, S1: int, S2: int, out: Need, draws: int) -> Work:
-        """Floating-point operations and numbers moved per pair of inputs (T included)."""
-        entries = S1 * S2 if out.cross == Form.FULL else max(S1, S2)
-        return Work(flops=8 * entries, moved=4 * entries)
+        """Cost for one pair of inputs with S1 and S2 tokens, T included."""
+        entries = kernel_entries(S1, S2, out)
+        return Work(elements=2 * entries, moved=4 * entries)
 
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """Cost of one layer for one pair of inputs: operations, and numbers read or written."""
+    """Cost of a layer for one pair of inputs.
+
+    Attributes:
+        flops: floating-point operations in matrix products.
+        elements: elementwise evaluations, each worth about one exponential.
+        moved: numbers read or written.
+        peak: numbers alive at once beside the kernel blocks themselves.
+    """
 
     flops: float = 0.0
+    elements: float = 0.0
     moved: float = 0.0
     peak: float = 0.0
 
     def __add__(self, other: Work) -> Work:
-        return Work(self.flops + other.flops, self.moved + other.moved, max(self.peak, other.peak))
+        return Work(
+            self.flops + other.flops,
+            self.elements + other.elements,
+            self.moved + other.moved,
+            max(self.peak, other.peak),
+        )
+
+
+def kernel_entries(S1: int, S2: int, out: Need) -> int:
+    """Entries of a pair's token kernel in the form that is needed."""
+    return S1 * S2 if out.cross == Form.FULL else max(S1, S2)
 
 
 class Composite(Layer):

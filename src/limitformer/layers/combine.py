@@ -67,9 +67,7 @@ class Serial(Composite):
         return functional
 
     def flow(self, state: State, run) -> State:
-        for name, layer in self.steps(run.pull):
-            state = run(layer, state, name)
-        return state
+        return run.sequence(self.steps(run.pull), state)
 
     def needs(self, out: Need, ask) -> Need:
         for name, layer in reversed(self.steps(ask.pull)):

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from ..kernel.state import Cross, Form, Marginal, Need
 from .activation import on_valid
-from .base import Context, Leaf, Work, hyper
+from .base import Context, Leaf, Work, hyper, kernel_entries
 from .dense import bias, check_parametrisation, init_weights, weight_T, weights
 from .window import Window, sum_of
 
@@ -61,7 +61,11 @@ class Conv(Leaf):
         mask = spec.mask(state.mask, facts.grid)
         unit = state.unit if mask is None else state.unit * jnp.any(mask, -1)
         new = Marginal(
-            facts.fresh(ctx.path, grid=spec.out_grid(facts.grid)), unit, diag=state.diag, mask=mask
+            facts.fresh(ctx.path, grid=spec.out_grid(facts.grid)),
+            unit,
+            diag=state.diag,
+            mask=mask,
+            index=state.index,
         )
         if state.K is not None:
             grid_y = None if state.diag else facts.grid
@@ -104,8 +108,8 @@ class Conv(Leaf):
         return acts.fresh(h.reshape(n, -1, h.shape[-1]), mask=mask, grid=spec.out_grid(acts.grid))
 
     def work(self, S1, S2, out, draws):
-        entries = S1 * S2 if out.cross == Form.FULL else max(S1, S2)
-        return Work(flops=4 * sum(self.spec.size) * entries, moved=8 * entries)
+        entries = kernel_entries(S1, S2, out)
+        return Work(elements=2 * sum(self.spec.size) * entries, moved=12 * entries)
 
 
 class AvgPool(Leaf):
@@ -162,7 +166,7 @@ class AvgPool(Leaf):
         m = None if state.m is None else spec.kernel_total(state.m, facts.grid) * scale
         K = None if state.K is None else self._sum(state.K, record, record)
         facts = facts.passed("AvgPool", grid=spec.out_grid(facts.grid))
-        return Marginal(facts, unit, K, False, m, None, mask), record
+        return Marginal(facts, unit, K, False, m, None, mask, index=state.index), record
 
     def cross(self, k: Cross, rx, ry, ctx: Context) -> Cross:
         return Cross(self._sum(k.K, rx, ry), None if k.T is None else self._sum(k.T, rx, ry))
@@ -179,7 +183,7 @@ class AvgPool(Leaf):
         return acts.passed(h, mask=mask, grid=spec.out_grid(acts.grid))
 
     def work(self, S1, S2, out, draws):
-        return Work(flops=4 * sum(self.spec.size) * S1 * S2, moved=8 * S1 * S2)
+        return Work(elements=4 * sum(self.spec.size) * S1 * S2, moved=12 * S1 * S2)
 
 
 class WindowRecord(eqx.Module):

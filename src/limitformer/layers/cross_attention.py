@@ -155,7 +155,7 @@ class CrossAttention(Leaf):
         return query.fresh(query.on_valid(f))
 
     def work(self, S1, S2, out, draws):
-        return attention_work(self.scores, S1, S2, S1, S2, out, draws)
+        return attention_work(self.scores, S1, S2, out, draws)
 
 
 def _two(state, path: str) -> tuple[Marginal, Marginal]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -18,6 +19,8 @@ class Dropout(Leaf):
     Only one evaluation of an input shares its own dropped channels: the factor is on the diagonal
     (same row of x, same token) of `kernel(x)`, and nowhere in `kernel(x, y)`.
     """
+
+    tokenwise: ClassVar[bool] = True
 
     keep: float = eqx.field(converter=hyper, default=0.9)
 

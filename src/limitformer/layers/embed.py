@@ -34,7 +34,7 @@ class Embed(Leaf):
             )
         facts = state.facts.fresh(ctx.path)
         record = (state.raw, state.mask)
-        new = Marginal(facts, state.unit, mask=state.mask)
+        new = Marginal(facts, state.unit, mask=state.mask, index=state.index)
         if ctx.need.marginal:
             ids = jnp.zeros((*state.unit.shape, state.facts.tokens), state.unit.dtype)
             block = (
@@ -85,7 +85,7 @@ class ClassToken(Leaf):
             mask = jnp.concatenate([jnp.ones_like(mask[..., :1]), mask], axis=-1)
         sources = facts.sources | {(ctx.path, ())}
         facts = dataclasses.replace(facts, grid=(facts.tokens + 1,), sources=sources)
-        new = Marginal(facts, state.unit, K, state.diag, m, None, mask)
+        new = Marginal(facts, state.unit, K, state.diag, m, None, mask, index=state.index)
         return new, one[..., 0]
 
     def _before(self, K, diag: bool):

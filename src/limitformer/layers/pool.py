@@ -33,7 +33,7 @@ class Readout(Leaf):
         m = None if state.m is None else jnp.sum(u * state.m, axis=-1, keepdims=True)
         F = None if state.F is None else jnp.matmul(u[..., None, :], state.F)
         facts = state.facts.passed(type(self).__name__, grid=(1,), readout=True)
-        return Marginal(facts, state.unit, variance, out == Form.DIAG, m, F)
+        return Marginal(facts, state.unit, variance, out == Form.DIAG, m, F, index=state.index)
 
     def needs(self, out: Need) -> Need:
         return Need(Form.FULL, Form.FULL if out.marginal else Form.NONE)
@@ -112,14 +112,18 @@ class Flatten(Leaf):
         if state.m is not None:
             m = jnp.sum(state.m, axis=-1, keepdims=True) / count[..., None]
         facts = state.facts.passed("Flatten", grid=(1,), readout=True)
-        new = Marginal(facts, state.unit, K, ctx.need.marginal == Form.DIAG, m)
+        diag = ctx.need.marginal == Form.DIAG
+        new = Marginal(facts, state.unit, K, diag, m, index=state.index)
         return new, scale
 
     def cross(self, k: Cross, rx, ry, ctx: Context) -> Cross:
         k = k.reduced(Form.DIAG)
 
         def total(value):
-            return None if value is None else (jnp.sum(value, axis=-1) * rx * ry)[..., None, None]
+            if value is None:
+                return None
+            ones = jnp.ones((value.shape[-1], 1), value.dtype)  # a product: see kernel.functional
+            return (jnp.matmul(value, ones)[..., 0] * rx * ry)[..., None, None]
 
         return Cross(total(k.K), total(k.T))
 
@@ -131,7 +135,7 @@ class Flatten(Leaf):
         return acts.pooled(h.reshape(n, 1, S * C))
 
     def work(self, S1, S2, out, draws):
-        return Work(flops=2 * max(S1, S2), moved=2 * max(S1, S2))
+        return Work(elements=2 * max(S1, S2), moved=2 * max(S1, S2))
 
 
 class Pulled(Composite):
@@ -151,6 +155,7 @@ class Pulled(Composite):
         need = Need(Form.NONE, Form.NONE)
         for name, layer in reversed(self.chain):
             need = ask(layer, need, name)
+        ask(self.readout, out, self.name)
         return need.at_least(Form.FULL, Form.FULL if out.marginal else Form.NONE)
 
     def functional(self, state: Marginal, records) -> Functional:

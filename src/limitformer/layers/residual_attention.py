@@ -67,7 +67,7 @@ class ResidualAttention(Leaf):
         m = None if state.m is None else jnp.sqrt(jnp.asarray(self.alpha, A.dtype)) * state.m
         passed = state.facts.passed("ResidualAttention")
         facts = dataclasses.replace(passed, sources=passed.sources | {(ctx.path, ())})
-        return Marginal(facts, state.unit, K, False, m, mask=state.mask), A
+        return Marginal(facts, state.unit, K, False, m, mask=state.mask, index=state.index), A
 
     def _mixed(self, A, B, form: Form):
         """(1 - alpha) A . B^T + alpha . as a function of a kernel."""
@@ -123,4 +123,4 @@ class ResidualAttention(Leaf):
 
     def work(self, S1, S2, out, draws):
         scores = Scores("linear", None, False, self.qk_std, True, None)
-        return attention_work(scores, S1, S2, S1, S2, out, draws)
+        return attention_work(scores, S1, S2, out, draws)

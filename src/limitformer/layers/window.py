@@ -79,7 +79,8 @@ class Window:
 
     def shifts(self, values, dim: int, axes: tuple[int, ...], sizes: tuple[int, ...]):
         """The input seen through window position f of one dimension, for every f."""
-        values, s = self._padded(values, dim, axes), self.stride[dim]
+        values = self._padded(values, dim, axes)
+        s = self.stride[dim]
         for f in range(self.size[dim]):
             index = [slice(None)] * values.ndim
             for axis, out in zip(axes, sizes, strict=True):

@@ -110,16 +110,17 @@ def average(
             if ntk:
                 slope = dz if slope is None else slope + dz
         count = 1.0 / len(y.prepared)
-        both = None
-        if wx is not None:
-            both = wx[..., None, :, None] * y.weight[..., :, None, :]
+        both = _product(
+            None if wx is None else wx[..., None, :, None],
+            None if y.weight is None else y.weight[..., :, None, :],
+        )
 
         def total(kernel, expectation):
             if kernel is None:
                 return None
-            product = kernel[..., None, :, :] * expectation
-            product = product if both is None else product * both
-            return count * jnp.sum(product, axis=(-2, -1))
+            expectation = expectation if both is None else expectation * both
+            # a product, not a sum: see kernel.functional
+            return count * jnp.einsum("...cd,...bcd->...b", kernel, expectation)
 
         if phase is not None and ntk:
             slope = slope * jnp.einsum("tc,tbd->bcd", phase, phases_y)

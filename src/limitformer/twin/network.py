@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from ..kernel.inputs import Stream, streams_of
+from ..kernel.passes import turn_name
 from ..layers.base import Composite, Layer, Leaf
 from ..layers.combine import Parallel, Repeat, Residual, Serial, Sum
 from .activations import Activations
@@ -62,6 +63,11 @@ class TwinRun:
         channels = s.outputs if path in s.last else s.width
         return TwinContext(path, channels, s.heads, s.head_width, s.vocabulary, s.dtype, key)
 
+    def sequence(self, steps, acts):
+        for name, layer in steps:
+            acts = self(layer, acts, name)
+        return acts
+
     def inner(self, name: str) -> TwinRun:
         params = None if self.making else self.params[name]
         path = f"{self.path}/{name}"
@@ -81,7 +87,7 @@ class TwinRun:
             return eqx.filter_eval_shape(lambda p, a: layer.apply(p, a, ctx), params, acts)
         acts = layer.apply(self.params[name], acts, ctx)
         if self.watch is not None:
-            self.watch(path.lstrip("/") + "".join(f"[{i}]" for i in self.depth), acts)
+            self.watch(turn_name(path, self.depth), acts)
         return acts
 
     def combine(self, branches: tuple[Activations, ...], weights):
@@ -92,7 +98,12 @@ class TwinRun:
             h = sum(w * b.h for w, b in zip(weights, wide, strict=True))
             return dataclasses.replace(wide[0], h=h, raw=all(b.raw for b in branches))
 
-        return eqx.filter_eval_shape(total, branches) if self.making else total(branches)
+        if self.making:
+            return eqx.filter_eval_shape(total, branches)
+        acts = total(branches)
+        if self.watch is not None:
+            self.watch(turn_name(self.path, self.depth), acts)
+        return acts
 
     def pooled(self, step, acts):
         raise AssertionError("twins run readouts as plain layers")

@@ -1,0 +1,656 @@
+"""The oracle against the theory's numbers, its own closed forms, and simulated finite networks.
+
+A simulated network shares nothing with the library. Its kernels are extrapolated in 1/width from
+two widths and must agree within 5 standard errors, each at most 3 per cent of the largest entry.
+"""
+
+import math
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tests import naive
+
+# --------------------------------------------------------------------------- quadrature
+
+
+def brute(phi):
+    """The same map without its closed form."""
+    return naive.Map(phi.fn, phi.dfn, phi.kinks)
+
+
+@pytest.mark.parametrize(
+    "v", [(1.0, 2.0, 0.7), (1.0, 1.0, 0.9999), (1.0, 1.0, 1.0), (1.0, 1.0, -0.99), (0.5, 3.0, 0.0)]
+)
+def test_kinked_quadrature_meets_the_closed_forms(v):
+    for slope in (0.0, -1.0, 0.3):
+        phi = naive.leaky(slope)
+        np.testing.assert_allclose(brute(phi).dual(*v), phi.dual(*v), rtol=1e-13, atol=1e-14)
+        np.testing.assert_allclose(brute(phi).mean(v[1]), phi.mean(v[1]), rtol=1e-13, atol=1e-14)
+
+
+def test_smooth_quadrature_meets_the_closed_forms():
+    for v1, v2, c in [(1.0, 2.0, 0.7), (25.0, 25.0, 20.0), (0.1, 0.1, 0.1), (2.0, 1.0, -1.2)]:
+        value, slope = naive.ERF.dual(v1, v2, c)
+        want = 2 / math.pi * math.asin(2 * c / math.sqrt((1 + 2 * v1) * (1 + 2 * v2)))
+        assert abs(value - want) < 1e-13
+        want = 4 / math.pi / math.sqrt((1 + 2 * v1) * (1 + 2 * v2) - 4 * c**2)
+        assert abs(slope - want) < 1e-13
+        value, slope = naive.SIN.dual(v1, v2, c)
+        assert abs(value - math.exp(-(v1 + v2) / 2) * math.sinh(c)) < 1e-13
+        assert abs(slope - math.exp(-(v1 + v2) / 2) * math.cosh(c)) < 1e-13
+        cube = naive.polynomial(0, 0, 0, 1.0)
+        np.testing.assert_allclose(cube.dual(v1, v2, c)[0], 9 * v1 * v2 * c + 6 * c**3, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "name", ["GELU", "SILU", "TANH", "SIGMOID", "SOFTPLUS", "ELU", "COS", "GAUSSIAN"]
+)
+def test_the_slope_is_the_derivative_of_the_dual(name):
+    phi, h = getattr(naive, name), 1e-4
+    up, down = phi.dual(1.3, 0.8, 0.5 + h)[0], phi.dual(1.3, 0.8, 0.5 - h)[0]
+    np.testing.assert_allclose((up - down) / (2 * h), phi.dual(1.3, 0.8, 0.5)[1], rtol=1e-7)
+
+
+def test_sign_is_the_derivative_of_abs():
+    v = (1.3, 0.8, 0.5)
+    np.testing.assert_allclose(naive.SIGN.dual(*v)[0], naive.ABS.dual(*v)[1], rtol=1e-14)
+
+
+# --------------------------------------------------------------------------- the theory's numbers
+
+
+def identical(n, rng):
+    """K = I for n tokens, x = y."""
+    p = naive.raw(math.sqrt(n) * np.eye(n))
+    np.testing.assert_allclose(p.Kxy, np.eye(n), atol=1e-15)
+    return p
+
+
+@pytest.mark.parametrize("tokens, want", [(2, 0.6364), (4, 0.3918), (8, 0.2317)])
+def test_infinite_head_variance_of_section_3(tokens, want):
+    rng = np.random.default_rng(3)
+    p = identical(tokens, rng)
+    mean, sem = naive.attention_softmax(p, rng=rng, draws=4000, ntk=False)
+    got, error = np.mean(np.diag(mean.Kxy)), np.max(np.diag(sem.Kxy))
+    assert abs(got - want) < 5 * error and error < 0.01 * want
+
+
+def test_spread_of_the_variance_of_section_3():
+    """v = sum_j softmax_j^2 at 4 tokens: CV = .285, excess kurtosis 3 CV^2 = .243 at one head."""
+    rng = np.random.default_rng(3)
+    P = np.exp(rng.standard_normal((400_000, 4)))
+    P /= P.sum(axis=1, keepdims=True)
+    v = (P**2).sum(axis=1)
+    assert abs(v.std() / v.mean() - 0.285) < 1e-3
+    assert abs(3 * v.var() / v.mean() ** 2 - 0.243) < 2e-3
+
+
+def test_identity_attention_is_its_closed_form():
+    """K' = s^2 <Ks,Kv> Ks + b^2 and T' of section 2.2, with positions and a layer in front."""
+    rng = np.random.default_rng(0)
+    p = naive.dense(naive.raw(rng.normal(size=(3, 5)), rng.normal(size=(2, 5))), 1.2, 0.3)
+    R = naive.squared_exponential(p, 2.0, 0.7)
+    s = naive.position(p, R, 0.6, 0.4)
+    got = naive.attention_sqrt(p, naive.IDENTITY, 0.8, 1.1, 0.2, R=R, content=0.6, weight=0.4)
+    Ks, Ts, Kv, Tv = s.Kxy, s.Txy, p.Kxy, p.Txy
+    s2 = (0.8 * 1.1) ** 2
+    K = s2 * (Ks * Kv).sum() * Ks + 0.04
+    T = s2 * (Ks * ((Ks * Tv).sum() + (Kv * Ts).sum()) + (Ks * Kv).sum() * (Ts + 4 * Ks)) + 0.04
+    np.testing.assert_allclose(got.Kxy, K, rtol=1e-13)
+    np.testing.assert_allclose(got.Txy, T, rtol=1e-13)
+    got = naive.attention_sqrt(p, naive.IDENTITY, 0.8, 1.1, 0.2)
+    K, T = p.Kxy, p.Txy
+    np.testing.assert_allclose(got.Kxy, s2 * (K * K).sum() * K + 0.04, rtol=1e-13)
+    want = s2 * (2 * (K * T).sum() * K + (K * K).sum() * (T + 4 * K)) + 0.04
+    np.testing.assert_allclose(got.Txy, want, rtol=1e-13)
+
+
+def test_softmax_sums_of_section_2():
+    """S_ab(B) given the scores, as four products, against the sum over the Jacobians."""
+    rng = np.random.default_rng(1)
+    P, Q = (np.exp(rng.normal(size=(1, n, n))) for n in (3, 4))
+    P, Q = P / P.sum(-1, keepdims=True), Q / Q.sum(-1, keepdims=True)
+    K, B = rng.normal(size=(3, 4)), rng.normal(size=(3, 4))
+    Jx, Jy = naive.softmax_jacobian(P), naive.softmax_jacobian(Q)
+    slow = np.einsum("zacg,cd,gh,zbdh->ab", Jx, K, B, Jy)
+    P, Q = P[0], Q[0]
+    fast = P @ (K * B) @ Q.T - ((P @ K) * (P @ B)) @ Q.T - P @ ((K @ Q.T) * (B @ Q.T))
+    fast += (P @ K @ Q.T) * (P @ B @ Q.T)
+    np.testing.assert_allclose(slow, fast, atol=1e-14)
+
+
+def test_relu_tower_on_the_diagonal():
+    """He initialisation keeps K_aa, and the depth-8 NTK diagonal is 8 K_aa (one per layer)."""
+    rng = np.random.default_rng(2)
+    p = naive.raw(rng.normal(size=(1, 6)))
+    k = p.Kxy[0, 0]
+    p = naive.dense(p, math.sqrt(2))
+    for _ in range(7):
+        p = naive.dense(naive.activation(p, naive.RELU), math.sqrt(2))
+    np.testing.assert_allclose(p.Kxy[0, 0], 2 * k, rtol=1e-14)
+    np.testing.assert_allclose(p.Txy[0, 0], 8 * 2 * k, rtol=1e-14)
+
+
+def test_windows_by_hand():
+    p = naive.raw(np.arange(1.0, 6.0)[:, None])  # K_ab = (a+1)(b+1)
+    same = naive.conv(p, (3,), strides=2)
+    assert same.gx == (3,) and same.cx == ((0,), (1,), (2,))
+    # centres 0, 2, 4 hold (0,1,2), (2,3,4), (4,5,0)
+    np.testing.assert_allclose(np.diag(same.Kxx) * 3, [1 + 4, 4 + 9 + 16, 16 + 25])
+    np.testing.assert_allclose(same.Kxx[0, 1] * 3, 1 * 3 + 2 * 4)
+    valid = naive.conv(p, (2,), strides=2, padding="valid")
+    np.testing.assert_allclose(np.diag(valid.Kxx) * 2, [1 + 4, 9 + 16])
+    circular = naive.conv(p, (3,), padding="circular")
+    np.testing.assert_allclose(circular.Kxx[0, 0] * 3, 25 + 1 + 4)
+    pooled = naive.avg_pool(p, (2,), padding="valid")
+    np.testing.assert_allclose(pooled.Kxx[0, 1], 1.5 * 3.5)
+    pooled = naive.avg_pool(p, (3,), strides=2, padding="same")
+    np.testing.assert_allclose(np.sqrt(np.diag(pooled.Kxx)), [1.5, 3.0, 4.5])
+    image = np.arange(1.0, 7.0).reshape(2, 3, 1)
+    mask = np.array([[True, True, False], [True, True, True]])
+    p = naive.raw(image, x_mask=mask)
+    assert p.cx == ((0, 0), (0, 1), (1, 0), (1, 1), (1, 2))
+    valid = naive.conv(p, (2, 2), padding="valid")
+    assert valid.cx == ((0, 0),) and valid.gx == (1, 2)
+    np.testing.assert_allclose(valid.Kxx * 4, [[1 + 4 + 16 + 25]])
+    same = naive.conv(p, (1, 3), padding="same")
+    np.testing.assert_allclose(np.diag(same.Kxx) * 3, [5, 5, 41, 77, 61])
+
+
+# --------------------------------------------------------------------------- simulated networks
+
+
+def linear(params, h):
+    """w~ / sqrt(fan_in), b~ trained; w and b their scales."""
+    W, beta, w, b = params
+    return h @ W * (w / math.sqrt(W.shape[0])) + b * beta
+
+
+def make_linear(key, fan_in, fan_out, w=1.0, b=0.0):
+    kW, kb = jax.random.split(key)
+    return jax.random.normal(kW, (fan_in, fan_out)), jax.random.normal(kb, (fan_out,)), w, b
+
+
+def normed(h, axis=-1):
+    h = h - h.mean(axis, keepdims=True)
+    return h / jnp.sqrt((h**2).mean(axis, keepdims=True))
+
+
+def sample(make, apply, key, samples, chunk=100):
+    """Kernels of many networks: (samples, tokens, tokens) of K and T.
+
+    `make(key, outputs)` gives params, `apply(params, side)` the outputs of input 0 or 1.
+    """
+
+    def one(key):
+        K_key, T_key = jax.random.split(key)
+        wide = make(K_key, 48)
+        fx, fy = apply(wide, 0), apply(wide, 1)
+        K = fx @ fy.T / fx.shape[-1]
+        params = make(T_key, 2)
+        leaves, structure = jax.tree.flatten(params)
+        arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
+
+        def f(arrays, side):
+            it = iter(arrays)
+            filled = [next(it) if isinstance(leaf, jax.Array) else leaf for leaf in leaves]
+            return apply(jax.tree.unflatten(structure, filled), side)
+
+        Jx, Jy = (jax.tree.leaves(jax.jacrev(f)(arrays, side)) for side in (0, 1))
+        T = sum(
+            jnp.einsum("aow,bow->ab", *(j.reshape(*j.shape[:2], -1) for j in pair))
+            for pair in zip(Jx, Jy, strict=True)
+        )
+        return K, T / 2
+
+    run = jax.jit(jax.vmap(one))
+    found = [run(k) for k in jax.random.split(key, samples).reshape(-1, chunk)]
+    return [np.concatenate([np.asarray(f[i], np.float64) for f in found]) for i in (0, 1)]
+
+
+def agrees(make, apply, want, error=None, *, widths=(32, 64), samples=2000, seed=0):
+    """Extrapolate K and T in 1/width and compare with the oracle's pair."""
+    keys = jax.random.split(jax.random.key(seed), 2)
+    low, high = (
+        sample(partial(make, width=width), apply, key, samples)
+        for width, key in zip(widths, keys, strict=True)
+    )
+    ratio = widths[1] / widths[0]
+    for kind, at_low, at_high in zip(("Kxy", "Txy"), low, high, strict=True):
+        mean = (ratio * at_high.mean(0) - at_low.mean(0)) / (ratio - 1)
+        sem = np.hypot(ratio * at_high.std(0), at_low.std(0)) / (ratio - 1) / math.sqrt(samples)
+        if error is not None:
+            sem = np.hypot(sem, getattr(error, kind))
+        target = getattr(want, kind)
+        z = (mean - target) / sem
+        assert np.abs(z).max() < 5, f"{kind}: {mean} +- {sem}, oracle {target}, z {z}"
+        assert sem.max() < 0.03 * np.abs(target).max(), f"{kind}: {sem} of {target}"
+
+
+RNG = np.random.default_rng(11)
+X = RNG.normal(size=(3, 4))
+Y = np.concatenate([X[:1] + 0.5, RNG.normal(size=(1, 4))])
+C1, C2 = RNG.normal(size=(2, 4)), RNG.normal(size=(3, 4))
+INPUTS = [jnp.asarray(X, jnp.float32), jnp.asarray(Y, jnp.float32)]
+
+
+def test_layer_norm_after_relu():
+    """The denominators of T are K's, and K loses the mean first."""
+
+    def make(key, outputs, width):
+        a, b = jax.random.split(key)
+        return make_linear(a, 4, width, 1.3, 0.4), make_linear(b, width, outputs, 1.1, 0.2)
+
+    def apply(params, side):
+        return linear(params[1], normed(jax.nn.relu(linear(params[0], INPUTS[side]))))
+
+    p = naive.activation(naive.dense(naive.raw(X, Y), 1.3, 0.4), naive.RELU)
+    agrees(make, apply, naive.dense(naive.layer_norm(p), 1.1, 0.2))
+    # Neither T's own diagonal nor a kernel that keeps its mean would have passed.
+    assert abs(naive.layer_norm(p).Txy - naive.rms_norm(p).Txy).max() > 0.1
+
+
+def test_residual_on_raw_inputs_then_norm_over_tokens_and_channels():
+    """Raw inputs repeated to the width keep K and m; RMSNorm after an activation keeps a mean."""
+
+    def make(key, outputs, width):
+        a, b, c = jax.random.split(key, 3)
+        return (
+            make_linear(a, 4, width, 1.2, 0.3),
+            make_linear(b, width, width, 0.9),
+            make_linear(c, width, outputs),
+        )
+
+    def apply(params, side):
+        x = INPUTS[side] + 0.5
+        h = jax.nn.relu(linear(params[0], x))
+        h = h / jnp.sqrt((h**2).mean(-1, keepdims=True))
+        h = jnp.tile(x, (1, h.shape[1] // 4)) * 0.8 + linear(params[1], h) * 1.5
+        return linear(params[2], normed(h, (0, 1)))
+
+    raw = naive.raw(X + 0.5, Y + 0.5)
+    branch = naive.rms_norm(naive.activation(naive.dense(raw, 1.2, 0.3), naive.RELU))
+    p = naive.add([raw, naive.dense(branch, 0.9)], [0.8, 1.5])
+    agrees(make, apply, naive.dense(naive.layer_norm(p, over="tokens and channels")))
+
+
+def test_a_sum_of_two_activations_has_the_product_of_their_means():
+    def make(key, outputs, width):
+        a, b, c = jax.random.split(key, 3)
+        return (
+            make_linear(a, 4, width, 1.2, 0.3),
+            make_linear(b, 4, width, 0.9),
+            make_linear(c, width, outputs),
+        )
+
+    def apply(params, side):
+        h = jax.nn.relu(linear(params[0], INPUTS[side]))
+        return linear(params[2], h + 0.7 * jax.nn.sigmoid(linear(params[1], INPUTS[side])))
+
+    raw = naive.raw(X, Y)
+    one = naive.activation(naive.dense(raw, 1.2, 0.3), naive.RELU)
+    two = naive.activation(naive.dense(raw, 0.9), naive.SIGMOID)
+    agrees(make, apply, naive.dense(naive.add([one, two], [1.0, 0.7])))
+
+
+def conv1d(params, h, stride):
+    """Window 3, same padding, aligned at 0; W is (3, in, out)."""
+    W, beta, w, b = params
+    padded = jnp.pad(h, ((1, 1), (0, 0)))
+    patches = jnp.stack([padded[i : i + 3].reshape(-1) for i in range(0, h.shape[0], stride)])
+    return patches @ W.reshape(-1, W.shape[-1]) * (w / math.sqrt(3 * W.shape[1])) + b * beta
+
+
+def test_convolutions_standard_parametrisation_and_flatten():
+    """Conv stride 2, erf, Conv in the standard parametrisation, pool window, flatten, Dense."""
+    x, y = RNG.normal(size=(5, 4)), RNG.normal(size=(5, 4))
+    inputs = [jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32)]
+    w2, b2 = 1.1, 0.3
+
+    def make(key, outputs, width):
+        a, b, c, d = jax.random.split(key, 4)
+        first = (jax.random.normal(a, (3, 4, width)), jax.random.normal(b, (width,)), 1.3, 0.2)
+        # trained as they are used
+        W = jax.random.normal(c, (3, width, width)) * (w2 / math.sqrt(3 * width))
+        return first, W, b2 * jax.random.normal(d, (width,)), make_linear(d, 2 * width, outputs)
+
+    def apply(params, side):
+        first, W, beta, last = params
+        h = jax.lax.erf(conv1d(first, inputs[side], 2))  # 3 tokens
+        h = conv1d((W, beta, math.sqrt(3 * W.shape[1]), 1.0), h, 1)
+        h = jnp.stack([h[:2].mean(0), h[1:3].mean(0)])
+        # The standard layer's T grows with its width; divide so that a limit exists.
+        return linear(last, h.reshape(1, -1))
+
+    def oracle(width):
+        p = naive.conv(naive.raw(x, y), (3,), 1.3, 0.2, strides=2)
+        p = naive.activation(p, naive.ERF)
+        p = naive.conv(p, (3,), w2, b2, standard_width=width)
+        p = naive.avg_pool(p, (2,), strides=1, padding="valid")
+        return naive.dense(naive.flatten(p))
+
+    # T' holds fan_in, so there is no 1/width to extrapolate: compare slope and intercept.
+    samples = 1000
+    found = {}
+    for width in (32, 64):
+        K, T = sample(partial(make, width=width), apply, jax.random.key(width), samples)
+        found[width] = T
+        sem = K.std(0) / math.sqrt(samples)
+        assert np.abs((K.mean(0) - oracle(width).Kxy) / sem).max() < 6
+    slope = (found[64].mean() - found[32].mean()) / 32
+    sem = math.hypot(found[64].std(), found[32].std()) / 32 / math.sqrt(samples)
+    want = (oracle(64).Txy - oracle(32).Txy).item() / 32
+    assert abs(slope - want) < 5 * sem and sem < 0.03 * abs(want)
+    sem = found[64].std() / math.sqrt(samples)
+    want = oracle(64).Txy.item()
+    # relative bias of order 1/width
+    assert abs(found[64].mean() - want) < 5 * sem + 2 * abs(want) / 64
+
+
+def test_dropout_of_the_same_input():
+    """K_aa and T_aa over keep on the same input and token, and nowhere else."""
+    keep = 0.6
+
+    def make(key, outputs, width):
+        a, b, c = jax.random.split(key, 3)
+        mask = jax.random.bernoulli(c, keep, (2, 3, width))
+        return (
+            make_linear(a, 4, width, 1.2, 0.3),
+            make_linear(b, width, outputs),
+            mask.astype(jnp.float32) / keep,
+        )
+
+    def apply_with(sides):
+        def apply(params, side):
+            h = jax.nn.relu(linear(params[0], INPUTS[0]))
+            return linear(params[1], h * jax.lax.stop_gradient(params[2][sides[side]]))
+
+        return apply
+
+    p = naive.activation(naive.dense(naive.raw(X), 1.2, 0.3), naive.RELU)
+    agrees(make, apply_with((0, 0)), naive.dense(naive.dropout(p, keep)))
+    p = naive.activation(naive.dense(naive.raw(X, X), 1.2, 0.3), naive.RELU)
+    agrees(make, apply_with((0, 1)), naive.dense(naive.dropout(p, keep)))
+
+
+# --------------------------------------------------------------------------- simulated attention
+
+FREQUENCIES = [1.0, 0.5, 0.2, 0.05]
+
+
+def turned(q):
+    """Rotary code on the last axis, whose pairs share four frequencies; (heads, tokens, d)."""
+    angles = jnp.arange(q.shape[1])[:, None] * jnp.tile(
+        jnp.asarray(FREQUENCIES), q.shape[2] // (2 * len(FREQUENCIES))
+    )
+    u, v = q[..., ::2], q[..., 1::2]
+    cos, sin = jnp.cos(angles), jnp.sin(angles)
+    return jnp.concatenate([u * cos - v * sin, u * sin + v * cos], axis=-1)
+
+
+def attend(
+    params, query, key, value, weights, *, scale, qk, ov, b, rotary=False, bias=None, heads=4
+):
+    """zeta(G) V W_O averaged over heads; weights maps (heads, a, c) scores to attention."""
+    Q, K, V, O, beta = params
+    n, d = Q.shape[1:]
+    q = jnp.einsum("an,hnd->had", query, Q) / math.sqrt(n)
+    k = jnp.einsum("cn,hnd->hcd", key, K if scale == "sqrt" else Q) / math.sqrt(n)
+    if rotary:
+        q, k = turned(q), turned(k)
+    G = qk * jnp.einsum("had,hcd->hac", q, k) / (math.sqrt(d) if scale == "sqrt" else d)
+    if bias is not None:
+        G = G + bias
+    v = jnp.einsum("cn,hnd->hcd", value, V) / math.sqrt(n)
+    out = jnp.einsum("hac,hcd,hdo->ao", weights(G), v, O)
+    return out * ov / math.sqrt(heads * d) + b * beta
+
+
+def make_attention(key, width, outputs, heads=4):
+    q, k, v, o, b = jax.random.split(key, 5)
+    return (
+        jax.random.normal(q, (heads, width, width)),
+        jax.random.normal(k, (heads, width, width)),
+        jax.random.normal(v, (heads, width, width)),
+        jax.random.normal(o, (heads, width, outputs)),
+        jax.random.normal(b, (outputs,)),
+    )
+
+
+STD = {"qk": 1.2, "ov": 1.1, "b": 0.3}
+ORACLE_STD = (1.2, 1.1, 0.3)
+
+
+def attention_case(
+    weights, *, scale="sqrt", causal=False, code=None, rotary=False, slopes=None, heads=4
+):
+    """(make, apply) of Dense and self-attention of the pair X, Y.
+
+    code: (content, weight, values, trained, R), the joint covariance of the places of X and Y.
+    """
+    if code is not None:
+        content, weight, values, trained, R = code
+        L = jnp.asarray(np.linalg.cholesky(R + 1e-9 * np.eye(len(R))), jnp.float32)
+        L = [L[: len(X)], L[len(X) :]]
+
+    def make(key, outputs, width):
+        a, b, c = jax.random.split(key, 3)
+        return (
+            make_linear(a, 4, width, 1.1, 0.4),
+            make_attention(b, width, outputs, heads),
+            jax.random.normal(c, (len(X) + len(Y), width)),
+        )
+
+    def apply(params, side):
+        h = linear(params[0], INPUTS[side])
+        s, v = h, h
+        if code is not None:
+            Z = params[2] if trained else jax.lax.stop_gradient(params[2])
+            s = math.sqrt(content) * h + math.sqrt(weight) * L[side] @ Z
+            v = s if values else h
+        n = h.shape[0]
+        mask = np.tril(np.ones((n, n), bool)) if causal else np.ones((n, n), bool)
+        bias = None
+        if slopes is not None:
+            per_head = np.repeat(slopes, heads // len(slopes))
+            bias = jnp.asarray(np.stack([naive.alibi(n, m) for m in per_head]), jnp.float32)
+        return attend(
+            params[1], s, s, v, partial(weights, mask=mask),
+            scale=scale, rotary=rotary, bias=bias, heads=heads, **STD,
+        )  # fmt: skip
+
+    return make, apply
+
+
+def softmax(G, mask):
+    return jax.nn.softmax(jnp.where(mask, G, -jnp.inf), axis=-1)
+
+
+def elementwise(fn, per_key=False):
+    def weights(G, mask):
+        A = jnp.where(mask, fn(G), 0.0)
+        return A / mask.sum(-1, keepdims=True) if per_key else A
+
+    return weights
+
+
+def front():
+    """The oracle's Dense in front of the attention."""
+    return naive.dense(naive.raw(X, Y), 1.1, 0.4)
+
+
+def masks():
+    return {"mask_x": naive.causal(len(X)), "mask_y": naive.causal(len(Y))}
+
+
+def codes(p, content, weight, values, trained):
+    """Options for the oracle, and for the simulation."""
+    R = naive.squared_exponential(p, 3.0, 0.8)
+    joint = np.block([[R[0], R[1]], [R[1].T, R[2]]])
+    options = {
+        "R": R, "content": content, "weight": weight, "values": values, "trained": trained,
+    }  # fmt: skip
+    return options, (content, weight, values, trained, joint)
+
+
+def slopes_of(values):
+    return {
+        "bias_x": [naive.alibi(len(X), m) for m in values],
+        "bias_y": [naive.alibi(len(Y), m) for m in values],
+    }
+
+
+def oracle_softmax(draws=20_000, **options):
+    rng = np.random.default_rng(5)
+    return naive.attention_softmax(front(), *ORACLE_STD, rng=rng, draws=draws, **options)
+
+
+def test_softmax_attention_causal_with_a_trained_code_on_values_too():
+    options, code = codes(front(), 0.7, 0.6, True, True)
+    make, apply = attention_case(softmax, causal=True, code=code)
+    agrees(make, apply, *oracle_softmax(**masks(), **options))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trained", [False, True])
+def test_softmax_attention_with_a_code_on_scores_only(trained):
+    options, code = codes(front(), 0.7, 0.6, False, trained)
+    make, apply = attention_case(softmax, code=code)
+    agrees(make, apply, *oracle_softmax(**options), samples=4000)
+
+
+@pytest.mark.slow
+def test_softmax_attention_plain():
+    make, apply = attention_case(softmax)
+    agrees(make, apply, *oracle_softmax(), samples=4000)
+
+
+@pytest.mark.slow
+def test_softmax_attention_rotary():
+    make, apply = attention_case(softmax, rotary=True)
+    agrees(make, apply, *oracle_softmax(rho=naive.rotary(FREQUENCIES)), samples=4000)
+
+
+@pytest.mark.slow
+def test_softmax_attention_alibi():
+    make, apply = attention_case(softmax, slopes=(1.0, 0.2))
+    agrees(make, apply, *oracle_softmax(**slopes_of((1.0, 0.2))), samples=4000)
+
+
+def test_relu_attention_per_key_rotary_causal():
+    make, apply = attention_case(elementwise(jax.nn.relu, True), causal=True, rotary=True)
+    p = naive.attention_sqrt(
+        front(), naive.RELU, *ORACLE_STD, per_key=True, rho=naive.rotary(FREQUENCIES), **masks()
+    )
+    agrees(make, apply, p)
+
+
+@pytest.mark.slow
+def test_relu_attention_alibi():
+    """The Gaussians have a mean: quadrature with kinks."""
+    make, apply = attention_case(elementwise(jax.nn.relu), slopes=(1.0, 0.2))
+    p = naive.attention_sqrt(front(), naive.RELU, *ORACLE_STD, **slopes_of((1.0, 0.2)))
+    agrees(make, apply, p, samples=4000)
+
+
+@pytest.mark.slow
+def test_tanh_attention_with_a_code():
+    options, code = codes(front(), 0.7, 0.6, False, True)
+    make, apply = attention_case(elementwise(jnp.tanh), code=code)
+    p = naive.attention_sqrt(front(), naive.TANH, *ORACLE_STD, **options)
+    agrees(make, apply, p, samples=4000)
+
+
+@pytest.mark.slow
+def test_identity_attention_simulated():
+    make, apply = attention_case(elementwise(lambda G: G))
+    agrees(make, apply, naive.attention_sqrt(front(), naive.IDENTITY, *ORACLE_STD), samples=8000)
+
+
+def test_linear_scale_softmax_with_a_code():
+    options, code = codes(front(), 0.7, 0.6, False, True)
+    make, apply = attention_case(softmax, scale="linear", causal=True, code=code, heads=2)
+    agrees(
+        make, apply, naive.attention_linear(front(), "softmax", *ORACLE_STD, **masks(), **options)
+    )
+
+
+@pytest.mark.slow
+def test_linear_scale_relu_rotary_and_alibi():
+    make, apply = attention_case(
+        elementwise(jax.nn.relu), scale="linear", rotary=True, slopes=(0.5, 0.1)
+    )
+    p = naive.attention_linear(
+        front(), naive.RELU, *ORACLE_STD, rho=naive.rotary(FREQUENCIES), **slopes_of((0.5, 0.1))
+    )
+    agrees(make, apply, p, samples=4000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", ["sqrt", "linear"])
+def test_cross_attention(scale):
+    """Queries X, Y; keys and values C1, C2; one Dense in front of each kind."""
+    contexts = [jnp.asarray(C1, jnp.float32), jnp.asarray(C2, jnp.float32)]
+    # At linear scale queries meet keys in one kernel, so one Dense must serve both.
+    tied = scale == "linear"
+
+    def make(key, outputs, width):
+        a, b, c = jax.random.split(key, 3)
+        return (
+            make_linear(a, 4, width, 1.1, 0.4),
+            make_linear(c, 4, width, 1.2),
+            make_attention(b, width, outputs),
+        )
+
+    def apply(params, side):
+        q = linear(params[0], INPUTS[side])
+        c = linear(params[0] if tied else params[1], contexts[side])
+        weights = partial(softmax, mask=np.ones((len(q), len(c)), bool))
+        return attend(params[2], q, c, c, weights, scale=scale, **STD)
+
+    q = front()
+    if tied:
+        k = naive.dense(naive.raw(C1, C2), 1.1, 0.4)
+        p = naive.cross_attention_linear(
+            q, k, "softmax", *ORACLE_STD,
+            scores_x=naive.dense(naive.raw(X, C1), 1.1, 0.4).Kxy,
+            scores_y=naive.dense(naive.raw(Y, C2), 1.1, 0.4).Kxy,
+        )  # fmt: skip
+        agrees(make, apply, p, samples=4000)
+    else:
+        k = naive.dense(naive.raw(C1, C2), 1.2)
+        rng = np.random.default_rng(5)
+        p, e = naive.cross_attention_softmax(q, k, *ORACLE_STD, rng=rng, draws=20_000)
+        agrees(make, apply, p, e, samples=4000)
+
+
+def test_embedding_class_token_and_position_at_the_input():
+    """Ids, class token, trained code at the input, LayerNorm, linear attention, first token."""
+    ids = [np.array([3, 1, 3]), np.array([1, 2])]
+    R = naive.squared_exponential(naive.class_token(naive.embed(*ids)), 1.0, 0.5)
+    joint = np.block([[R[0], R[1]], [R[1].T, R[2]]])
+    L = jnp.asarray(np.linalg.cholesky(joint + 1e-9 * np.eye(7)), jnp.float32)
+    L = [L[:4], L[4:]]
+
+    def make(key, outputs, width):
+        a, b, c, d = jax.random.split(key, 4)
+        return (
+            jax.random.normal(a, (5, width)),
+            jax.random.normal(b, (1, width)),
+            jax.random.normal(c, (7, width)),
+            make_attention(d, width, outputs),
+        )
+
+    def apply(params, side):
+        table, token, Z, attention = params
+        h = jnp.concatenate([0.9 * token, 1.2 * table[ids[side]]]) + L[side] @ Z
+        h = normed(h)
+        weights = partial(softmax, mask=np.ones((len(h), len(h)), bool))
+        return attend(attention, h, h, h, weights, scale="linear", **STD)[:1]
+
+    p = naive.class_token(naive.embed(*ids, 1.2), 0.9)
+    p = naive.layer_norm(naive.position(p, R))
+    agrees(make, apply, naive.first_token(naive.attention_linear(p, "softmax", *ORACLE_STD)))
