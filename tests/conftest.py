@@ -1,12 +1,20 @@
 """What every test runs under: shape and type checks, strict promotion, one key."""
 
+import sys
+from types import SimpleNamespace
+
 import jax
 import pytest
+from beartype import BeartypeConf, beartype
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
-# Checks every annotated function and dataclass; it has to come before the first import.
-install_import_hook("limitformer", "beartype.beartype")
+# Checks every annotated function and dataclass; it has to come before the first import. An int is
+# a float, as everywhere in Python's typing; the hook takes the checker by its module's name.
+CHECKER = "_limitformer_typechecker"
+check = beartype(conf=BeartypeConf(is_pep484_tower=True))
+sys.modules[CHECKER] = SimpleNamespace(check=check)  # type: ignore[assignment]
+install_import_hook("limitformer", f"{CHECKER}.check")
 
 # Compilation makes the first example slow, and a test that fails must fail again.
 settings.register_profile("limitformer", deadline=None, derandomize=True, max_examples=20)

@@ -54,11 +54,37 @@ def series_sum(
     x: Float[Array, "..."], ax: Float[Array, "... terms"], ay: Float[Array, "... terms"]
 ) -> Float[Array, "..."]:
     """Σ_k ax_k ay_k x^k by Horner's rule (one compilation also outside of jit)."""
+    return _horner(x, ax, ay)
+
+
+@jax.custom_jvp
+def _horner(x, ax, ay):
     count = ax.shape[-1]
     total = ax[..., count - 1] * ay[..., count - 1]
     for k in reversed(range(count - 1)):
         total = total * x + ax[..., k] * ay[..., k]
     return total
+
+
+# The transpose of an unrolled sum over slices is a sum of padded arrays, slow to compile and to
+# run; tangents of the coefficients therefore meet the powers of x as one array.
+@partial(_horner.defjvp, symbolic_zeros=True)
+def _(primals, tangents):
+    (x, ax, ay), (dx, dax, day) = primals, tangents
+    count, zero = ax.shape[-1], jax.custom_derivatives.SymbolicZero
+    value = _horner(x, ax, ay)
+    tangent = jnp.zeros_like(value)
+    if not isinstance(dx, zero) and count > 1:
+        k = jnp.arange(1, count, dtype=x.dtype)
+        tangent = tangent + dx * _horner(x, k * ax[..., 1:], ay[..., 1:])
+    if not (isinstance(dax, zero) and isinstance(day, zero)):
+        repeated = jnp.broadcast_to(x[..., None], (*x.shape, count - 1))
+        ones = jnp.ones((*x.shape, 1), x.dtype)
+        powers = jax.lax.cumprod(jnp.concatenate([ones, repeated], -1), axis=x.ndim)
+        for moved, fixed in ((dax, ay), (day, ax)):
+            if not isinstance(moved, zero):
+                tangent = tangent + jnp.sum(powers * fixed * moved, -1)
+    return value, tangent
 
 
 def project(

@@ -1,4 +1,4 @@
-"""The law of softmax attention scores at scale "sqrt" (theory 2.2, 2.3), by quasi-random draws."""
+"""The law of softmax attention scores at scale "sqrt" (theory 2.2, 2.3), by orthogonal draws."""
 
 from .factor import (
     factor_residual,
@@ -8,7 +8,7 @@ from .factor import (
     landmark_residual,
     semidefinite_cholesky,
 )
-from .qmc import normals
+from .orthogonal import normals
 from .replicates import REPLICATES, draws_each, mean_and_error, replicate_keys
 from .shells import score_normals, shell_index, square
 from .softmax import (

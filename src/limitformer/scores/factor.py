@@ -43,9 +43,9 @@ def semidefinite_cholesky(K: Float[Array, "*batch m m"]) -> Float[Array, "*batch
     """Lower-triangular L with L L^T = K for positive *semi*definite K; nothing is added to K.
 
     A pivot that is rounding (below `PIVOT` eps K_jj) gives a zero column with zero gradient, so a
-    duplicated token repeats its row and a padded (zero) token has a zero row and column. The leading
-    block of L is the factor of the leading block of K. If K is not positive semidefinite, rows keep
-    their length sqrt(K_ii) and `factor_residual` says how far L L^T is from K.
+    duplicated token repeats its row and a padded (zero) token has a zero row and column. The
+    leading block of L is the factor of the leading block of K. If K is not positive semidefinite,
+    rows keep their length sqrt(K_ii) and `factor_residual` says how far L L^T is from K.
     """
     return _factor(K)
 
@@ -125,7 +125,7 @@ def landmark_features(
     diagonal = jnp.diagonal(KUU_factor, axis1=-2, axis2=-1)
     kept = (diagonal > 0).astype(KUU_factor.dtype)
     eye = jnp.eye(KUU_factor.shape[-1], dtype=KUU_factor.dtype)
-    filled = KUU_factor * kept[..., None, :] * 1 + (1 - kept)[..., None] * eye
+    filled = KUU_factor + (1 - kept)[..., None] * eye
     solve = functools.partial(jax.scipy.linalg.solve_triangular, lower=True)
     solve = jnp.vectorize(solve, signature="(m,m),(m,k)->(m,k)")
     return jnp.swapaxes(solve(filled, jnp.swapaxes(KxU, -1, -2)), -1, -2) * kept[..., None, :]
@@ -136,7 +136,8 @@ def landmark_residual(
 ) -> Float[Array, "*batch s s"]:
     """Factor of K(x,x) - F F^T: features of the part of x that the landmarks miss.
 
-    Pivots are compared with the *residual* diagonal; what is rounding of K(x,x) is set to zero first.
+    What is rounding of K(x,x) is set to zero first, then pivots are compared with the residual's
+    own diagonal.
     """
     left = Kxx - _matmul(F, jnp.swapaxes(F, -1, -2))
     size = jnp.diagonal(Kxx, axis1=-2, axis2=-1)

@@ -5,7 +5,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, PRNGKeyArray
 
-from .qmc import normals
+from .orthogonal import normals
 
 
 def shell_index(rows: int, cols: int) -> np.ndarray:
@@ -47,7 +47,7 @@ def score_normals(
     dtype: jnp.dtype = jnp.float32,
     terms: int | None = None,
 ) -> Float[Array, "draws *terms rows cols"]:
-    """Standard normal matrices Z, one per draw, whose entry (i, j) depends on key, draws, i, j only.
+    """Standard normal matrices Z, one per draw; entry (i, j) depends on key, draws, i, j only.
 
     Returns (draws, rows, cols), or (draws, terms, rows, cols) if `terms` is given.
     """

@@ -154,11 +154,7 @@ def _score_sum(P, R, PK, KR, PKR, K, B, phi_x, phi_y):
     def term(Pp: Array, Rp: Array) -> Array:
         PB, BR = jnp.matmul(Pp, B), jnp.matmul(B, _t(Rp))
         left = jnp.matmul(Pp, KB) - PK * PB
-        return (
-            jnp.matmul(left, _t(Rp))
-            - jnp.matmul(Pp, KR * BR)
-            + PKR * jnp.matmul(PB, _t(Rp))
-        )
+        return jnp.matmul(left, _t(Rp)) - jnp.matmul(Pp, KR * BR) + PKR * jnp.matmul(PB, _t(Rp))
 
     if phi_x is None:
         return term(P, R)

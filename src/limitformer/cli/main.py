@@ -1,0 +1,66 @@
+"""Arguments to commands."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return the exit status of the process.
+
+    Args:
+        argv: the arguments after the program's name; None: those of the process.
+
+    Returns:
+        0, or 1 for an error that was explained on standard error, or 130 after Ctrl-C.
+    """
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.command is None:
+        parser.print_help()
+        return 0
+    try:
+        return arguments.run(arguments)
+    except KeyboardInterrupt:
+        print("\nInterrupted: nothing was written.", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="limitformer",
+        description="What attention networks become as heads, width and depth go to infinity.",
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"limitformer {metadata.version('limitformer')}"
+    )
+    commands = parser.add_subparsers(dest="command", metavar="command")
+    demo = commands.add_parser(
+        "demo",
+        help="kernel, finite twins and classification of digits, in one HTML report",
+        description=(
+            "Compute the kernel of a small vision transformer on scikit-learn's digits, compare it "
+            "with finite networks of growing width, classify held-out digits, and write one "
+            "self-contained HTML report. Takes about a minute on two cores."
+        ),
+    )
+    demo.add_argument(
+        "--out",
+        type=Path,
+        default=Path("demo"),
+        metavar="FOLDER",
+        help="folder of the report, made if it is not there (default: demo)",
+    )
+    demo.add_argument(
+        "--quick", action="store_true", help="fewer images, widths and networks: a first look"
+    )
+    demo.set_defaults(run=_demo)
+    return parser
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from limitformer.cli.demo import demo
+
+    return demo(arguments.out, quick=arguments.quick)

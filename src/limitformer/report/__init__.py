@@ -1,0 +1,1 @@
+"""Reports: results as dataclasses, and self-contained HTML pages that show them."""
