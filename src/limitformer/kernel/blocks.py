@@ -16,7 +16,7 @@ from ..layers.pool import Flatten, Readout
 from .state import Form
 
 _LIVE = 10  # arrays of a block's size that are alive at once, at most
-_TARGET = 64 * 2**20  # a block much larger than this gains nothing
+_TARGET = {"cpu": 64 * 2**20, "gpu": 4 * 2**30}  # a block much larger than this gains nothing
 _UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 1e3, "mb": 1e6, "gb": 1e9}
 
 
@@ -37,6 +37,9 @@ def memory_budget(memory) -> int:
 
 
 def _free_memory() -> int:
+    stats = jax.devices()[0].memory_stats()
+    if stats and "bytes_limit" in stats:
+        return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
     try:
         with open("/proc/meminfo") as lines:
             for line in lines:
@@ -105,7 +108,9 @@ def blocks_of(network, sx, sy, symmetric, draws, budget, dtype, look_x, look_y) 
     size = dtype.itemsize
     pair_bytes = int(size * (entries * _LIVE * (3 if pairs else 1) + peak))
     n, m = sx[0].n, sy[0].n
-    target = max(min(budget // 2, max(_TARGET, 4 * pair_bytes)), 1)
+    target = max(
+        min(budget // 2, max(_TARGET.get(jax.default_backend(), 2**30), 4 * pair_bytes)), 1
+    )
     if pairs:
         rows = max(1, min(target // pair_bytes, n * m))
     else:

@@ -122,14 +122,20 @@ def _kernel(
         return Kernel(*_chosen(values, kinds))
     each = draws_each(draws)
     key = jax.random.key(0) if key is None else key
-    results = []
-    for r, k in enumerate(replicate_keys(key=key)):
-        part = None if progress is None else progress.part(r, REPLICATES)
-        results.append(_once(network, sx, sy, k, each, memory, part, traced, dtype))
-    stack = jnp.stack if traced else np.stack
+    keys = replicate_keys(key=key)
+    if traced:  # one compilation serves all replicates
+        stacked = jax.lax.map(
+            lambda k: _once(network, sx, sy, k, each, memory, None, True, dtype), keys
+        )
+    else:
+        results = []
+        for r, k in enumerate(keys):
+            part = None if progress is None else progress.part(r, REPLICATES)
+            results.append(_once(network, sx, sy, k, each, memory, part, False, dtype))
+        stacked = [None if v[0] is None else np.stack(v) for v in zip(*results, strict=True)]
     means, errors = [], []
-    for values in zip(*results, strict=True):
-        mean, error = (None, None) if values[0] is None else mean_and_error(stack(values))
+    for values in stacked:
+        mean, error = (None, None) if values is None else mean_and_error(values)
         means.append(mean if mean is None or traced else np.asarray(mean))
         errors.append(error if error is None or traced else np.asarray(error))
     if precision is not None and not traced:

@@ -46,7 +46,8 @@ def _set(key: PRNGKeyArray, size: int, dims: int, dtype: jnp.dtype) -> Float[Arr
     """
     m = size // 2
     groups = -(-dims // (m * _TOGETHER))
-    keys = _keys(key, groups * _TOGETHER).reshape(groups, _TOGETHER)
+    keys = _keys(key, groups * _TOGETHER)
+    keys = keys.reshape(groups, _TOGETHER, *keys.shape[1:])  # raw keys have a second axis
     z = jax.lax.map(jax.vmap(lambda k: _block(k, m, dtype)), keys)
     return jnp.moveaxis(z, 2, 0).reshape(size, -1)[:, :dims]
 
