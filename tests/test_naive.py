@@ -413,7 +413,9 @@ ORACLE_STD = (1.2, 1.1, 0.3)
 def attention_case(
     weights, *, scale="sqrt", causal=False, code=None, rotary=False, slopes=None, heads=4
 ):
-    """(make, apply) of Dense and self-attention of the pair X, Y.
+    """(make, apply) of Dense, LayerNorm and self-attention of the pair X, Y.
+
+    The norm keeps the tails light: without it relu and identity attention need far more networks.
 
     code: (content, weight, values, trained, R), the joint covariance of the places of X and Y.
     """
@@ -430,7 +432,7 @@ def attention_case(
         )
 
     def apply(params, side):
-        h = linear(params[0], INPUTS[side])
+        h = normed(linear(params[0], INPUTS[side]))
         s, v = h, h
         if code is not None:
             Z = params[2] if trained else jax.lax.stop_gradient(params[2])
@@ -463,8 +465,8 @@ def elementwise(fn, per_key=False):
 
 
 def front():
-    """The oracle's Dense in front of the attention."""
-    return naive.dense(naive.raw(X, Y), 1.1, 0.4)
+    """The oracle's layers in front of the attention."""
+    return naive.layer_norm(naive.dense(naive.raw(X, Y), 1.1, 0.4))
 
 
 def masks():
@@ -504,25 +506,25 @@ def test_softmax_attention_causal_with_a_trained_code_on_values_too():
 def test_softmax_attention_with_a_code_on_scores_only(trained):
     options, code = codes(front(), 0.7, 0.6, False, trained)
     make, apply = attention_case(softmax, code=code)
-    agrees(make, apply, *oracle_softmax(**options), samples=4000)
+    agrees(make, apply, *oracle_softmax(**options), samples=3000)
 
 
 @pytest.mark.slow
 def test_softmax_attention_plain():
     make, apply = attention_case(softmax)
-    agrees(make, apply, *oracle_softmax(), samples=4000)
+    agrees(make, apply, *oracle_softmax(), samples=3000)
 
 
 @pytest.mark.slow
 def test_softmax_attention_rotary():
     make, apply = attention_case(softmax, rotary=True)
-    agrees(make, apply, *oracle_softmax(rho=naive.rotary(FREQUENCIES)), samples=4000)
+    agrees(make, apply, *oracle_softmax(rho=naive.rotary(FREQUENCIES)), samples=3000)
 
 
 @pytest.mark.slow
 def test_softmax_attention_alibi():
     make, apply = attention_case(softmax, slopes=(1.0, 0.2))
-    agrees(make, apply, *oracle_softmax(**slopes_of((1.0, 0.2))), samples=4000)
+    agrees(make, apply, *oracle_softmax(**slopes_of((1.0, 0.2))), samples=3000)
 
 
 def test_relu_attention_per_key_rotary_causal():
@@ -538,7 +540,7 @@ def test_relu_attention_alibi():
     """The Gaussians have a mean: quadrature with kinks."""
     make, apply = attention_case(elementwise(jax.nn.relu), slopes=(1.0, 0.2))
     p = naive.attention_sqrt(front(), naive.RELU, *ORACLE_STD, **slopes_of((1.0, 0.2)))
-    agrees(make, apply, p, samples=4000)
+    agrees(make, apply, p, samples=3000)
 
 
 @pytest.mark.slow
@@ -546,13 +548,13 @@ def test_tanh_attention_with_a_code():
     options, code = codes(front(), 0.7, 0.6, False, True)
     make, apply = attention_case(elementwise(jnp.tanh), code=code)
     p = naive.attention_sqrt(front(), naive.TANH, *ORACLE_STD, **options)
-    agrees(make, apply, p, samples=4000)
+    agrees(make, apply, p, samples=3000)
 
 
 @pytest.mark.slow
 def test_identity_attention_simulated():
     make, apply = attention_case(elementwise(lambda G: G))
-    agrees(make, apply, naive.attention_sqrt(front(), naive.IDENTITY, *ORACLE_STD), samples=8000)
+    agrees(make, apply, naive.attention_sqrt(front(), naive.IDENTITY, *ORACLE_STD), samples=3000)
 
 
 def test_linear_scale_softmax_with_a_code():
@@ -571,7 +573,7 @@ def test_linear_scale_relu_rotary_and_alibi():
     p = naive.attention_linear(
         front(), naive.RELU, *ORACLE_STD, rho=naive.rotary(FREQUENCIES), **slopes_of((0.5, 0.1))
     )
-    agrees(make, apply, p, samples=4000)
+    agrees(make, apply, p, samples=3000)
 
 
 @pytest.mark.slow
@@ -590,25 +592,26 @@ def test_cross_attention(scale):
         )
 
     def apply(params, side):
-        q = linear(params[0], INPUTS[side])
-        c = linear(params[0] if tied else params[1], contexts[side])
+        q = normed(linear(params[0], INPUTS[side]))
+        c = normed(linear(params[0] if tied else params[1], contexts[side]))
         weights = partial(softmax, mask=np.ones((len(q), len(c)), bool))
         return attend(params[2], q, c, c, weights, scale=scale, **STD)
 
     q = front()
     if tied:
-        k = naive.dense(naive.raw(C1, C2), 1.1, 0.4)
+        k = naive.layer_norm(naive.dense(naive.raw(C1, C2), 1.1, 0.4))
+        one, two = (naive.dense(naive.raw(*pair), 1.1, 0.4) for pair in ((X, C1), (Y, C2)))
         p = naive.cross_attention_linear(
             q, k, "softmax", *ORACLE_STD,
-            scores_x=naive.dense(naive.raw(X, C1), 1.1, 0.4).Kxy,
-            scores_y=naive.dense(naive.raw(Y, C2), 1.1, 0.4).Kxy,
+            scores_x=naive.layer_norm(one).Kxy,
+            scores_y=naive.layer_norm(two).Kxy,
         )  # fmt: skip
-        agrees(make, apply, p, samples=4000)
+        agrees(make, apply, p, samples=3000)
     else:
-        k = naive.dense(naive.raw(C1, C2), 1.2)
+        k = naive.layer_norm(naive.dense(naive.raw(C1, C2), 1.2))
         rng = np.random.default_rng(5)
         p, e = naive.cross_attention_softmax(q, k, *ORACLE_STD, rng=rng, draws=20_000)
-        agrees(make, apply, p, e, samples=4000)
+        agrees(make, apply, p, e, samples=3000)
 
 
 @pytest.mark.slow

@@ -4,9 +4,18 @@ import jax.numpy as jnp
 import limitformer as lf
 import numpy as np
 import pytest
+from jaxtyping import config
 
 D = lf.Dense
 X = np.random.default_rng(0).normal(size=(2, 3, 4))
+
+
+@pytest.fixture(autouse=True)
+def as_users_have_it():
+    """Without the tests' shape and type checks, which would speak before the library does."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)
 
 
 def refused(error, words, build):
@@ -28,7 +37,7 @@ def refused(error, words, build):
         ((D(), lf.Dropout(), lf.Relu()), "2.Activation"),
         ((lf.Residual(D()), lf.Relu()), "1.Activation"),
         ((lf.Repeat(lf.Serial(D(), lf.Relu()), 2), lf.Relu()), "1.Activation"),
-        ((lf.Repeat(lf.Relu(), 2),), "Activation"),
+        ((lf.Repeat(lf.Relu(), 2),), "0.Repeat"),
         ((lf.ClassToken(), lf.Relu()), "1.Activation"),
         ((lf.Sum(lf.Serial(D(), lf.Relu()), D()), lf.Relu()), "1.Activation"),
         ((lf.ResidualAttention(), lf.Relu()), "1.Activation"),
@@ -76,6 +85,7 @@ def test_what_keeps_channels_gaussian(layers):
         lf.Serial(D(), lf.Sum(lf.Residual(D()), lf.Residual(D()))),
         lf.Serial(D(), lf.Repeat(lf.Residual(lf.LayerNorm()), 2)),
         lf.Serial(D(), lf.Residual(lf.Dropout())),
+        lf.Serial(D(), lf.Residual(lf.Repeat(lf.Residual(lf.LayerNorm(), D()), 3))),
     ],
     ids=lambda net: str(net).replace("\n", "")[:60],
 )
@@ -84,6 +94,19 @@ def test_branches_must_be_independent(net):
     refused(ValueError, words, lambda: net.kernel(X))
     refused(ValueError, words, lambda: lf.Serial(net, lf.MeanPool()).kernel(X))
     refused(ValueError, words, lambda: net.trace(X))
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        lf.Residual(lf.Repeat(lf.Serial(D(), lf.Relu()), 2), D()),
+        lf.Residual(lf.Repeat(D(), 2)),
+        lf.Repeat(lf.Residual(lf.Repeat(lf.Serial(lf.LayerNorm(), D()), 2)), 2),
+        lf.Sum(lf.Repeat(lf.Residual(lf.LayerNorm(), D()), 3), D()),
+    ],
+)
+def test_repeats_with_weights_are_independent(net):
+    assert np.isfinite(lf.Serial(D(), net).kernel(X).ntk).all()
 
 
 def test_dependent_branches_are_named():
@@ -131,15 +154,16 @@ def test_no_tokens_left(layer, readout):
 @pytest.mark.parametrize(
     "readout", [lf.MeanPool(), lf.SumPool(), lf.FirstToken(), lf.LastToken(), lf.Flatten()]
 )
-def test_a_second_readout(readout):
-    """A readout of what has no tokens is a mistake, not the identity."""
-    net = lf.Serial(D(), lf.MeanPool(), readout)
-    refused(ValueError, ["tokens left"], lambda: net.kernel(X))
+def test_a_readout_of_one_token_is_the_identity(readout):
+    """So that a network for sequences also takes (n, features)."""
+    once = lf.Serial(D(), lf.MeanPool()).kernel(X)
+    twice = lf.Serial(D(), lf.MeanPool(), readout).kernel(X)
+    np.testing.assert_allclose(twice.ntk, once.ntk, rtol=1e-14)
 
 
 def test_windows_and_grids():
     words = ["0.Conv", "window of 2 dimension(s)", "(3,)"]
-    refused(ValueError, words, lambda: lf.Conv((3, 3)).kernel(X))
+    refused(ValueError, words, lambda: lf.Serial(lf.Conv((3, 3))).kernel(X))
     images = np.ones((2, 4, 4, 1))
     words = ["window of 1 dimension(s)", "(4, 4)", "(3, 3)"]
     refused(ValueError, words, lambda: lf.Serial(lf.Conv((3,))).kernel(images))

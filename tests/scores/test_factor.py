@@ -13,6 +13,10 @@ from limitformer.scores import (
 )
 
 
+semidefinite_cholesky = jax.jit(semidefinite_cholesky)
+joint_features = jax.jit(joint_features)
+
+
 def tokens(key, *shape, dtype=jnp.float32):
     return jax.random.normal(key, shape, dtype) / jnp.asarray(shape[-1] ** 0.5, dtype)
 

@@ -124,4 +124,7 @@ class WithMean(Dual):
 
 def with_mean(phi: Dual, terms: int = 64, nodes: int | None = None) -> Dual:
     """A dual of the same φ whose `prepare` takes a Gaussian mean (φ's own dual if it does)."""
-    return phi if phi.supports_mean else WithMean(phi, terms, nodes)
+    if phi.supports_mean:
+        return phi
+    # `kinks` is a property there, which pyright takes for a field.
+    return WithMean(inner=phi, terms=terms, nodes=nodes)  # pyright: ignore[reportCallIssue]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -21,7 +22,7 @@ _UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 1e3, "m
 
 
 def memory_budget(memory) -> int:
-    """A budget in bytes: a number, a string such as "2GiB", or None for a quarter of what is free."""
+    """A budget in bytes: a number, a string such as "2GiB", or None (a quarter of what is free)."""
     if memory is None:
         return max(_free_memory() // 4, 2**28)
     if isinstance(memory, str):
@@ -201,7 +202,7 @@ class Blocks:
         make = lambda: np.empty(self.plan.shape, self.plan.dtype)  # noqa: E731
         return make(), make() if self.network.ntk else None
 
-    def _values(self, tile):
+    def _values(self, tile) -> tuple[Any, ...]:
         values = tuple(None if v is None else np.asarray(v) for v in tile)
         for value in values:
             if value is not None and value.dtype != self.plan.dtype:

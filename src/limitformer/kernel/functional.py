@@ -7,6 +7,8 @@ Residual branches add terms, so a functional is a short sum of such products.
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -91,11 +93,10 @@ def contract(fx: Functional, fy: Functional, k: Cross, ntk: bool) -> Cross:
         K = K + jnp.sum(jnp.asarray(fx.cK, K.dtype) * products, axis=-1)
         if ntk:
             T = add(T, jnp.sum(jnp.asarray(fx.cT, K.dtype) * products, axis=-1))
-    lay = lambda value: None if value is None else value[..., None, None]  # noqa: E731
-    return Cross(lay(K), lay(T))
+    return Cross(K[..., None, None], None if T is None else T[..., None, None])
 
 
-def _bilinear(u, K, v):
+def _bilinear(u, K, v) -> Any:
     """u^T K v for broadcasting leading axes.
 
     A product, not a sum: XLA on CPU merges the layers before into a reduction and runs it 3 to 7

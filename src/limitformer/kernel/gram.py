@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -84,6 +85,7 @@ def kernel(
     if y is None and y_mask is not None:
         raise ValueError("y_mask was given without y; pass y, or mask x with x_mask")
     if traced:
+        dtype = jax.dtypes.canonicalize_dtype(dtype)
         return _kernel(net, x, y, x_mask, y_mask, kinds, dtype, key, draws, None, None, None, True)
     with jax.enable_x64(True):
         result = _kernel(
@@ -101,9 +103,7 @@ def kernel(
             Progress.of(progress),
             False,
         )
-    if dtype == np.float64 and not jax.config.jax_enable_x64:
-        return result
-    return jax.tree.map(jnp.asarray, result)
+    return returned(result, dtype)
 
 
 def _kernel(
@@ -119,7 +119,7 @@ def _kernel(
     random = any(leaf.random_scores for _, leaf in leaves(net))
     if not random:
         values = _once(network, sx, sy, None, 0, memory, progress, traced, dtype)
-        return Kernel(*_chosen(values, kinds))
+        return _result(kinds, values)
     each = draws_each(draws)
     key = jax.random.key(0) if key is None else key
     keys = replicate_keys(key=key)
@@ -135,12 +135,12 @@ def _kernel(
         stacked = [None if v[0] is None else np.stack(v) for v in zip(*results, strict=True)]
     means, errors = [], []
     for values in stacked:
-        mean, error = (None, None) if values is None else mean_and_error(values)
+        mean, error = (None, None) if values is None else mean_and_error(jnp.asarray(values))
         means.append(mean if mean is None or traced else np.asarray(mean))
         errors.append(error if error is None or traced else np.asarray(error))
     if precision is not None and not traced:
         _check_precision(means, errors, precision, draws)
-    return Kernel(*_chosen(means, kinds), *_chosen(errors, kinds), draws, REPLICATES)
+    return _result(kinds, means, errors, draws, REPLICATES)
 
 
 def _once(network: Network, sx, sy, key, draws, memory, progress, traced, dtype):
@@ -181,7 +181,7 @@ def _traced(network: Network, sx, sy, key, draws, look: Look):
 
 
 def trace(
-    net: Layer,
+    net: Any,
     x,
     y=None,
     x_mask=None,
@@ -231,7 +231,6 @@ def trace(
             return seen
 
         seen = eqx.filter_jit(run)(network, sx, sy)
-        back = dtype == np.float32
         result: OrderedDict[str, Kernel] = OrderedDict()
         for name, values in seen.items():
             shaped = (
@@ -240,11 +239,11 @@ def trace(
             pair = tuple(
                 None if v is None else _restored(v, sx[0].order, sy[0].order) for v in shaped
             )
-            result[name] = Kernel(*_chosen(pair, kinds))
-    return jax.tree.map(jnp.asarray, result) if back or jax.config.jax_enable_x64 else result
+            result[name] = _result(kinds, pair)
+    return OrderedDict((name, returned(k, dtype)) for name, k in result.items())
 
 
-def same_lengths(net: Layer, sx, sy):
+def same_lengths(net: Layer, sx, sy) -> tuple[Any, Any]:
     """Pad the shorter side where a layer matches tokens by position (Flatten)."""
     if sy is None or all(a.grid == b.grid for a, b in zip(sx, sy, strict=True)):
         return sx, sy
@@ -280,83 +279,30 @@ def _padded(s: Stream, tokens: int) -> Stream:
         )
     )
     return Stream(
-        jnp.pad(s.x, widths), jnp.pad(mask, [(0, 0), (0, more)]), order, (tokens,), s.readout, s.ids
+        jnp.pad(s.x, widths),
+        jnp.pad(mask, [(0, 0), (0, more)]),
+        order,
+        (tokens,),
+        s.readout,
+        s.ids,
+        s.dtype,
     )
-
-
-def _start(s: Stream, i: int, index, form: Form) -> Marginal:
-    facts = Facts(s.grid, s.readout, sources=frozenset({(f"input {i}", ())}), ids=s.ids)
-    if s.ids:
-        unit = jnp.ones(s.n, jnp.result_type(float))
-        return Marginal(facts, unit, mask=s.mask, raw=s.x, index=index)
-    features = s.x.shape[-1]
-    unit = jnp.ones(s.n, s.x.dtype)
-    F = s.x / jnp.sqrt(jnp.asarray(features, s.x.dtype))
-    K = None
-    if form == Form.DIAG:
-        K = jnp.sum(s.x * s.x, axis=-1) / features
-    elif form == Form.FULL:
-        K = jnp.matmul(F, jnp.swapaxes(F, -1, -2))
-    m = jnp.mean(s.x, axis=-1)
-    return Marginal(facts, unit, K, form == Form.DIAG, m, F, s.mask, s.x, index)
-
-
-def _start_cross(a: Stream, b: Stream, form: Form) -> Cross:
-    """K = x y^T / features of all pairs, `(n1, n2, S1, S2)` or their token diagonal."""
-    diag = form == Form.DIAG
-    if a.ids:
-        shape = (a.n, b.n, a.tokens) if diag else (a.n, b.n, a.tokens, b.tokens)
-        return Cross(jnp.zeros(shape, jnp.result_type(float)), diag=diag)
-    _check_features(a, b)
-    equation = "iaf,jaf->ija" if diag else "iaf,jbf->ijab"
-    return Cross(jnp.einsum(equation, a.x, b.x) / a.x.shape[-1], diag=diag)
-
-
-def _zipped(a: Stream, b: Stream, form: Form) -> Cross:
-    """K = x y^T / features of a list of pairs."""
-    diag = form == Form.DIAG
-    if a.ids:
-        shape = (a.n, a.tokens) if diag else (a.n, a.tokens, b.tokens)
-        return Cross(jnp.zeros(shape, jnp.result_type(float)), diag=diag)
-    _check_features(a, b)
-    equation = "paf,paf->pa" if diag else "paf,pbf->pab"
-    return Cross(jnp.einsum(equation, a.x, b.x) / a.x.shape[-1], diag=diag)
-
-
-def _check_features(a: Stream, b: Stream) -> None:
-    if a.x.shape[-1] != b.x.shape[-1]:
-        raise ValueError(
-            f"x has {a.x.shape[-1]} features and y has {b.x.shape[-1]}; both must have the same"
-        )
-
-
-def _one(states: tuple):
-    return states if len(states) > 1 else states[0]
-
-
-def _finish(k, ntk: bool):
-    if isinstance(k, tuple):
-        raise ValueError(
-            f"the network ends in {len(k)} streams; join them with lf.Sum() or lf.CrossAttention()"
-        )
-    return k.K, (k.with_zero_T().T if ntk else None)
 
 
 def _restored(value, order_x, order_y):
     """Token kernels with tokens back where the caller's mask has them."""
-    if value.ndim < 4 or (order_x is None and order_y is None):
+    if value.ndim < 4:
         return value
-    xp = np if isinstance(value, np.ndarray) else jnp
+    take: Any = np.take_along_axis if isinstance(value, np.ndarray) else jnp.take_along_axis
     if order_x is not None:
-        inverse = xp.argsort(xp.asarray(order_x), axis=1)
-        value = xp.take_along_axis(value, inverse[:, None, :, None], axis=2)
+        value = take(value, jnp.argsort(order_x, axis=1)[:, None, :, None], axis=2)
     if order_y is not None:
-        inverse = xp.argsort(xp.asarray(order_y), axis=1)
-        value = xp.take_along_axis(value, inverse[None, :, None, :], axis=3)
+        value = take(value, jnp.argsort(order_y, axis=1)[None, :, None, :], axis=3)
     return value
 
 
 def check_kinds(kinds) -> tuple[str, ...]:
+    """The kernels asked for, as a tuple of names."""
     kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
     unknown = [k for k in kinds if k not in KINDS]
     if unknown or not kinds:
@@ -364,8 +310,22 @@ def check_kinds(kinds) -> tuple[str, ...]:
     return kinds
 
 
-def _chosen(values, kinds):
-    return tuple(v if k in kinds else None for k, v in zip(KINDS, values, strict=True))
+def _result(kinds, values, errors=(None, None), draws: int = 0, replicates: int = 0) -> Kernel:
+    nngp, ntk = (v if kind in kinds else None for kind, v in zip(KINDS, values, strict=True))
+    nngp_sem, ntk_sem = (
+        e if kind in kinds else None for kind, e in zip(KINDS, errors, strict=True)
+    )
+    return Kernel(nngp, ntk, nngp_sem, ntk_sem, draws, replicates)
+
+
+def returned(result: Kernel, dtype) -> Kernel:
+    """JAX arrays, except float64 while JAX's 64-bit switch is off.
+
+    A JAX array would turn into float32 in the next operation.
+    """
+    if dtype == np.float64 and jnp.result_type(float) != np.float64:
+        return result
+    return jax.tree.map(jnp.asarray, result)
 
 
 def _check_precision(means, errors, precision: float, draws: int) -> None:

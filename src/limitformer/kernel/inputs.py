@@ -25,6 +25,7 @@ class Stream(eqx.Module):
     grid: tuple[int, ...] = eqx.field(static=True)
     readout: bool = eqx.field(static=True)
     ids: bool = eqx.field(static=True)
+    dtype: np.dtype = eqx.field(static=True)
 
     @property
     def n(self) -> int:
@@ -36,10 +37,7 @@ class Stream(eqx.Module):
 
     def take(self, index) -> Stream:
         """The inputs with these indices."""
-        pick = lambda a: None if a is None else a[index]  # noqa: E731
-        return Stream(
-            pick(self.x), pick(self.mask), pick(self.order), self.grid, self.readout, self.ids
-        )
+        return jax.tree.map(lambda a: a[index], self)
 
 
 def is_traced(tree) -> bool:
@@ -78,20 +76,23 @@ def float_type(arrays, dtype) -> np.dtype:
 def as_arrays(given, name: str) -> tuple:
     """One or several inputs as a tuple of arrays."""
     arrays = given if isinstance(given, tuple) else (given,)
-    return tuple(a if isinstance(a, (jax.Array, np.ndarray)) else _array(a, name) for a in arrays)
+    arrays = tuple(a if isinstance(a, (jax.Array, np.ndarray)) else _array(a, name) for a in arrays)
+    for a in arrays:
+        if not any(
+            jnp.issubdtype(a.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)
+        ):
+            raise TypeError(f"{name} must be an array of numbers, got dtype {a.dtype}")
+    return arrays
 
 
 def _array(given, name: str) -> np.ndarray:
     try:
-        array = np.asarray(given)
+        return np.asarray(given)
     except ValueError as error:
         raise ValueError(
             f"{name} is not a rectangular array ({error}); pad sequences of different lengths and "
             f"pass {name}_mask, True where a token is valid"
         ) from None
-    if array.dtype == object or array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must be an array of numbers, got dtype {array.dtype}")
-    return array
 
 
 def streams_of(
@@ -107,7 +108,7 @@ def streams_of(
             f"{name} has {len(arrays)} inputs but {name}_mask has {len(masks)}; give a tuple with "
             "one mask (or None) each"
         )
-    counts = {a.shape[0] if a.ndim else None for a in arrays}
+    counts = {a.shape[0] if a.ndim else 0 for a in arrays}
     if len(counts) > 1:
         raise ValueError(f"the inputs in {name} have different numbers of rows {sorted(counts)}")
     takes_ids = any(type(leaf).__name__ == "Embed" for _, leaf in leaves(net))
@@ -155,15 +156,14 @@ def _stream(x, mask, name, dtype, checked, takes_ids, windows, alone) -> Stream:
             if mask.all():
                 mask = None
     values = x if ids else x.reshape(x.shape[0], math.prod(grid), x.shape[-1])
-    if mask is not None and len(grid) == 1:
-        if is_traced(mask) or (np.diff(mask.astype(int), axis=1) > 0).any():
-            order = jnp.argsort(~jnp.asarray(mask), axis=1, stable=True)
-            rows = jnp.arange(values.shape[0])[:, None]
-            mask, values = jnp.asarray(mask)[rows, order], jnp.asarray(values)[rows, order]
+    if mask is not None and len(grid) == 1 and _reorders(mask):
+        order = jnp.argsort(~jnp.asarray(mask), axis=1, stable=True)
+        rows = jnp.arange(values.shape[0])[:, None]
+        mask, values = jnp.asarray(mask)[rows, order], jnp.asarray(values)[rows, order]
     if checked and not ids and jnp.issubdtype(values.dtype, jnp.floating):
         finite = np.isfinite(np.asarray(values)).all(axis=-1)
         finite = finite if mask is None else finite | ~np.asarray(mask)
-        bad = np.flatnonzero(~finite.all(axis=1))
+        bad = np.flatnonzero(~np.all(finite, axis=1))
         if bad.size:
             raise ValueError(
                 f"{name} has NaN or infinite values in rows {_some(bad)}; remove or impute them, "
@@ -174,7 +174,7 @@ def _stream(x, mask, name, dtype, checked, takes_ids, windows, alone) -> Stream:
         mask = jnp.asarray(mask)
         keep = mask if ids else mask[..., None]
         values = jnp.where(keep, values, jnp.zeros((), values.dtype))
-    return Stream(values, mask, order, grid, readout, ids)
+    return Stream(values, mask, order, grid, readout, ids, np.dtype(dtype))
 
 
 def _token_ids(x, name: str, checked: bool):
@@ -204,6 +204,11 @@ def _check_mask(mask, n: int, grid, name: str, readout: bool):
     if mask.shape != (n, *grid):
         raise ValueError(f"{name}_mask has shape {mask.shape}, expected {(n, *grid)}")
     return mask
+
+
+def _reorders(mask) -> bool:
+    """Whether some row has a valid token after an invalid one (or that is not known yet)."""
+    return is_traced(mask) or bool((np.diff(np.asarray(mask).astype(int), axis=1) > 0).any())
 
 
 def _contiguous(mask: np.ndarray) -> np.ndarray:

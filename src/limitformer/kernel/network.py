@@ -6,17 +6,16 @@ Everything here is a pure function of arrays, so it can be compiled, traced or s
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ..layers.base import Layer
+from ..layers.base import AnyLayer
 from .inputs import Stream
 from .passes import Ask, CrossRun, Joint, MarginalRun, Options, PairRun, compiled
 from .state import Cross, Facts, Form, Marginal, Need
-
 
 _LOOKS: dict = {}
 _REMEMBERED = 256
@@ -37,7 +36,7 @@ class Look(NamedTuple):
 class Network(eqx.Module):
     """A network with what the need pass found: everything a block's computation depends on."""
 
-    net: Layer
+    net: AnyLayer
     need: Need = eqx.field(static=True)
     table: dict = eqx.field(static=True)
     ntk: bool = eqx.field(static=True)
@@ -113,7 +112,7 @@ def _start_blocks(sx, sy, form: Form) -> tuple[Cross, ...]:
     return tuple(_start_cross(a, b, form) for a, b in zip(sx, sy, strict=True))
 
 
-def needs_of(net: Layer, all_of_it: bool = False) -> tuple[Need, dict]:
+def needs_of(net: AnyLayer, all_of_it: bool = False) -> tuple[Need, dict]:
     """The need pass: what the input must give, and what each layer must."""
     ask = Ask(pull=not all_of_it)
     start = Need(Form.FULL, Form.FULL if all_of_it else Form.NONE)
@@ -124,7 +123,7 @@ def needs_of(net: Layer, all_of_it: bool = False) -> tuple[Need, dict]:
     return need, ask.table
 
 
-def cast(net: Layer, dtype) -> Layer:
+def cast(net: Any, dtype) -> Any:
     """Hyper-parameters as arrays of the type that kernels are computed in."""
 
     def to(leaf):
@@ -140,7 +139,7 @@ def cast(net: Layer, dtype) -> Layer:
 def _start(s: Stream, i: int, index, form: Form) -> Marginal:
     facts = Facts(s.grid, s.readout, sources=frozenset({(f"input {i}", ())}), ids=s.ids)
     if s.ids:
-        unit = jnp.ones(s.n, jnp.result_type(float))
+        unit = jnp.ones(s.n, s.dtype)
         return Marginal(facts, unit, mask=s.mask, raw=s.x, index=index)
     features = s.x.shape[-1]
     unit = jnp.ones(s.n, s.x.dtype)
@@ -159,7 +158,7 @@ def _start_cross(a: Stream, b: Stream, form: Form) -> Cross:
     diag = form == Form.DIAG
     if a.ids:
         shape = (a.n, b.n, a.tokens) if diag else (a.n, b.n, a.tokens, b.tokens)
-        return Cross(jnp.zeros(shape, jnp.result_type(float)), diag=diag)
+        return Cross(jnp.zeros(shape, a.dtype), diag=diag)
     _check_features(a, b)
     equation = "iaf,jaf->ija" if diag else "iaf,jbf->ijab"
     return Cross(jnp.einsum(equation, a.x, b.x) / a.x.shape[-1], diag=diag)
@@ -170,7 +169,7 @@ def _zipped(a: Stream, b: Stream, form: Form) -> Cross:
     diag = form == Form.DIAG
     if a.ids:
         shape = (a.n, a.tokens) if diag else (a.n, a.tokens, b.tokens)
-        return Cross(jnp.zeros(shape, jnp.result_type(float)), diag=diag)
+        return Cross(jnp.zeros(shape, a.dtype), diag=diag)
     _check_features(a, b)
     equation = "paf,paf->pa" if diag else "paf,pbf->pab"
     return Cross(jnp.einsum(equation, a.x, b.x) / a.x.shape[-1], diag=diag)
@@ -187,11 +186,12 @@ def _single(state) -> Marginal:
     return state[0] if isinstance(state, tuple) else state
 
 
-def _one(states: tuple):
+def _one(states: Any):
     return states if len(states) > 1 else states[0]
 
 
 def finish(k, ntk: bool):
+    """K and T of the output, which must be one stream."""
     if isinstance(k, tuple):
         raise ValueError(
             f"the network ends in {len(k)} streams; join them with lf.Sum() or lf.CrossAttention()"

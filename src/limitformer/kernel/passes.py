@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ..layers.base import Composite, Context, Layer, Leaf
+from ..layers.base import AnyLayer, Composite, Context, Leaf
 from .functional import contract
 from .state import Cross, Form, Marginal, Need, add, scaled
 
@@ -26,7 +27,7 @@ class Ask:
     table: dict[str, Need] = dataclasses.field(default_factory=dict)
     path: str = ""
 
-    def __call__(self, layer: Layer, out: Need, name: str) -> Need:
+    def __call__(self, layer: AnyLayer, out: Need, name: str) -> Need:
         outer, self.path = self.path, f"{self.path}/{name}"
         before = self.table.get(self.path)
         out = out if before is None else out | before
@@ -74,6 +75,9 @@ class Run:
             path, options.table[path], options.ntk, key, options.draws, notes=options.notes
         )
 
+    def __call__(self, layer: AnyLayer, state, name: str):
+        raise NotImplementedError
+
     def sequence(self, steps, state):
         """Layers one after the other."""
         for name, layer in steps:
@@ -96,7 +100,7 @@ class MarginalRun(Run):
         super().__init__(options, path, depth, watch)
         self.records: dict = {}
 
-    def __call__(self, layer: Layer, state, name: str):
+    def __call__(self, layer: AnyLayer, state, name: str):
         path = f"{self.path}/{name}"
         if isinstance(layer, Leaf):
             ctx = self.context(path)
@@ -152,7 +156,7 @@ class MarginalRun(Run):
         out = self.options.table[self.path].marginal
         return step.readout.pooled(after, functional, state.K, out)
 
-    def repeat(self, layer: Layer, n: int, state, name: str):
+    def repeat(self, layer: AnyLayer, n: int, state, name: str):
         first: list = []
 
         def once(state, index):
@@ -160,9 +164,12 @@ class MarginalRun(Run):
             inner.depth = (*(self.depth or ()), index)
             inner.path = self.path
             state = inner(layer, state, name)
-            return _loop_ready(state, f"{self.path}/{name}"), inner.records
+            passed.append(_carries(state, path))
+            return _loop_ready(state, path), inner.records
 
-        state = _loop_ready(state, f"{self.path}/{name}")
+        passed: list[bool] = []
+        path, before = f"{self.path} before a turn", state
+        state = _loop_ready(state, path)
         done = 0
         while done < n:
             if not self.options.unroll and done < 2:
@@ -177,7 +184,7 @@ class MarginalRun(Run):
             state, rest = jax.lax.scan(once, state, jnp.arange(done, n))
             rest = jax.tree.map(lambda a: jnp.moveaxis(a, 0, state_lead(state)), rest)
         self.records[name] = {"first": first, "rest": rest}
-        return state
+        return _with_origins(state, before, name) if all(passed) else state
 
 
 class CrossRun(Run):
@@ -206,7 +213,7 @@ class CrossRun(Run):
             self.watch,
         )
 
-    def __call__(self, layer: Layer, k, name: str):
+    def __call__(self, layer: AnyLayer, k, name: str):
         if isinstance(layer, Leaf):
             return self.sequence([(name, layer)], k)
         return layer.flow(k, self.inner(name))
@@ -220,7 +227,7 @@ class CrossRun(Run):
                 k = self(layer, k, name)
         return k
 
-    def _stage(self, stage, k):
+    def _stage(self, stage: list[tuple[str, Leaf]], k):
         """A run of leaf layers, compiled by itself if the pass is stagewise."""
         layers = tuple(layer for _, layer in stage)
         # without key and path, so that equal stages share one compilation
@@ -231,8 +238,8 @@ class CrossRun(Run):
         rx, ry = ([side[name] for name, _ in stage] for side in (self.rx, self.ry))
         if self.options.stagewise:
             return _compiled_stage(layers, contexts, k, rx, ry)
-        for (name, _), *step in zip(stage, layers, contexts, rx, ry, strict=True):
-            k = _leaf(k, *step)
+        for (name, layer), ctx, side_x, side_y in zip(stage, contexts, rx, ry, strict=True):
+            k = _leaf(k, layer, ctx, side_x, side_y)
             self.seen(f"{self.path}/{name}", k)
         return k
 
@@ -248,7 +255,7 @@ class CrossRun(Run):
         sides = self.rx["functional"], self.ry["functional"]
         return self._call(contract, *sides, k, self.options.ntk)
 
-    def repeat(self, layer: Layer, n: int, k, name: str):
+    def repeat(self, layer: AnyLayer, n: int, k, name: str):
         rx, ry = self.rx[name], self.ry[name]
         depth = self.depth or ()
 
@@ -265,10 +272,10 @@ class CrossRun(Run):
             k = jax.tree.map(lambda b: b.with_zero_T(), k, is_leaf=_is_cross)
         if self.options.stagewise:
             for index in range(done, n):
-                turn = compiled(
+                sx, sy = compiled(
                     _turn, (rx["rest"], ry["rest"]), jnp.asarray(index - done), self.lead
                 )
-                k = once(k, *turn, index)
+                k = once(k, sx, sy, index)
             return k
 
         def body(k, step):
@@ -303,13 +310,14 @@ def _leaf(k, layer: Leaf, ctx: Context, rx, ry):
 
 @eqx.filter_jit
 def _compiled_stage(layers, contexts, k, rx, ry):
-    for step in zip(layers, contexts, rx, ry, strict=True):
-        k = _leaf(k, *step)
+    for layer, ctx, side_x, side_y in zip(layers, contexts, rx, ry, strict=True):
+        k = _leaf(k, layer, ctx, side_x, side_y)
     return k
 
 
 @eqx.filter_jit
 def compiled(function, *args):
+    """`function(*args)` as one compiled program."""
     return function(*args)
 
 
@@ -348,7 +356,7 @@ class PairRun(Run):
     x, y and the key only, and the pair's joint kernel stays positive semidefinite.
     """
 
-    def __call__(self, layer: Layer, state, name: str):
+    def __call__(self, layer: AnyLayer, state, name: str):
         if isinstance(layer, Composite):
             return layer.flow(state, self.inner(name))
         path = f"{self.path}/{name}"
@@ -400,7 +408,7 @@ class PairRun(Run):
             (after,),
         )
 
-    def repeat(self, layer: Layer, n: int, state, name: str):
+    def repeat(self, layer: AnyLayer, n: int, state, name: str):
         def once(state, index):
             inner = PairRun(self.options, self.path, (*(self.depth or ()), index), self.watch)
             state = inner(layer, state, name)
@@ -410,9 +418,12 @@ class PairRun(Run):
                     state,
                     is_leaf=lambda b: _is_cross(b) or _is_marginal(b),
                 )
-            return _loop_ready(state, f"{self.path}/{name}"), None
+            passed.append(_carries(state, path))
+            return _loop_ready(state, path), None
 
-        state = _loop_ready(state, f"{self.path}/{name}")
+        passed: list[bool] = []
+        path, before = f"{self.path} before a turn", state
+        state = _loop_ready(state, path)
         done = 0
         while done < n:
             if not self.options.unroll and done < 2:
@@ -423,7 +434,7 @@ class PairRun(Run):
             done += 1
         if done < n:
             state, _ = jax.lax.scan(once, state, jnp.arange(done, n))
-        return state
+        return _with_origins(state, before, name) if all(passed) else state
 
 
 def turn_name(path: str, depth) -> str:
@@ -438,10 +449,11 @@ def _note(run: MarginalRun, functional):
     return functional
 
 
-def _split(state):
+def _split(state) -> tuple[Any, Any, Any]:
     """A Joint, or a tuple of them, as (x side, y side, block)."""
     if isinstance(state, tuple):
-        return tuple(zip(*((s.x, s.y, s.k) for s in state), strict=True))
+        x, y, k = zip(*((s.x, s.y, s.k) for s in state), strict=True)
+        return x, y, k
     return state.x, state.y, state.k
 
 
@@ -475,6 +487,28 @@ def _loop_ready(state, path: str):
         return dataclasses.replace(node, facts=facts, F=None)
 
     return jax.tree.map(ready, state, is_leaf=lambda n: _is_marginal(n) or _is_cross(n))
+
+
+def _marginals(state) -> list[Marginal]:
+    return [n for n in jax.tree.leaves(state, is_leaf=_is_marginal) if _is_marginal(n)]
+
+
+def _carries(state, path: str) -> bool:
+    """Whether a turn of the loop at `path` passes channels of its input on."""
+    return any(origin == path for n in _marginals(state) for origin, _ in n.facts.sources)
+
+
+def _with_origins(state, before, operation: str):
+    """The state after a loop whose every turn passes channels on: they come from before it too."""
+    old = frozenset().union(*(n.facts.passed(operation).sources for n in _marginals(before)))
+
+    def extended(node):
+        if not _is_marginal(node):
+            return node
+        facts = dataclasses.replace(node.facts, sources=node.facts.sources | old)
+        return dataclasses.replace(node, facts=facts)
+
+    return jax.tree.map(extended, state, is_leaf=lambda n: _is_marginal(n) or _is_cross(n))
 
 
 def _same_structure(before, after) -> bool:

@@ -6,12 +6,13 @@ import dataclasses
 import functools
 import time
 import warnings
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..layers.base import Layer, Work, leaves
+from ..layers.base import Work, leaves
 from ..scores.replicates import REPLICATES, draws_each
 from .blocks import BlockPlan, blocks_of, memory_budget, work_of
 from .gram import DRAWS, KINDS, check_kinds, same_lengths
@@ -96,7 +97,7 @@ def _best(function, value) -> float:
 
 
 def plan(
-    net: Layer,
+    net: Any,
     x,
     y=None,
     x_mask=None,

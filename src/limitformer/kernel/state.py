@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 from enum import IntEnum
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 
 class Form(IntEnum):
@@ -89,13 +90,13 @@ class Marginal(eqx.Module):
 
     facts: Facts
     unit: Float[Array, "*n"]
-    K: Array | None = None
+    K: Any = None
     diag: bool = eqx.field(static=True, default=False)
-    m: Float[Array, "*n S"] | None = None
-    F: Float[Array, "*n S f"] | None = None
-    mask: Bool[Array, "*n S"] | None = None
-    raw: Array | None = None
-    index: Array | None = None
+    m: Any = None
+    F: Any = None
+    mask: Any = None
+    raw: Any = None
+    index: Any = None
 
     @property
     def form(self) -> Form:
@@ -114,11 +115,11 @@ class Marginal(eqx.Module):
         """The same state with no more of K than `form`."""
         if form == Form.NONE:
             return dataclasses.replace(self, K=None, diag=False)
-        if form == Form.DIAG and self.form == Form.FULL:
+        if form == Form.DIAG and self.K is not None and not self.diag:
             return dataclasses.replace(self, K=diagonal(self.K), diag=True)
         return self
 
-    def tokenwise(self, rows) -> Array | None:
+    def tokenwise(self, rows) -> Any:
         """Outer product `rows_a rows_b` in the form of K (or None without K)."""
         if self.K is None:
             return None
@@ -134,8 +135,8 @@ class Cross(eqx.Module):
         diag: K and T hold the token diagonal only.
     """
 
-    K: Array | None
-    T: Array | None = None
+    K: Array
+    T: Any = None
     diag: bool = eqx.field(static=True, default=False)
 
     def rows(self, u):
@@ -174,7 +175,7 @@ def diagonal(matrix: Float[Array, "*n S S"]) -> Float[Array, "*n S"]:
     return jnp.diagonal(matrix, axis1=-2, axis2=-1)
 
 
-def add(*terms: Array | None) -> Array | None:
+def add(*terms: Array | None) -> Any:
     """Sum in which None stands for zero."""
     given = [term for term in terms if term is not None]
     if not given:
@@ -185,6 +186,6 @@ def add(*terms: Array | None) -> Array | None:
     return total
 
 
-def scaled(weight, value: Array | None) -> Array | None:
+def scaled(weight, value: Array | None) -> Any:
     """`weight * value` in which None stands for zero."""
     return None if value is None else weight * value

@@ -39,7 +39,7 @@ class Activation(Leaf):
         if isinstance(fn, duals.Dual):
             self.dual = fn
         elif callable(fn):
-            self.dual = duals.Generic(fn, **options)
+            self.dual = duals.Generic(function=fn, **options)
         else:
             raise TypeError(f"Activation needs a function of an array, got {fn!r}")
 
@@ -81,8 +81,8 @@ class Activation(Leaf):
         rows, cols = laid(px, ndim, k.rows), laid(py, ndim, k.cols)
         derivative = ctx.ntk and k.T is not None
         K, slope = self.dual.mix(k.K, rows, cols, derivative=derivative)
-        K = k.masked(K, mask_x, mask_y)
-        return Cross(K, k.T * slope if derivative else None, k.diag)
+        T = None if slope is None else k.T * slope
+        return Cross(k.masked(K, mask_x, mask_y), T, k.diag)
 
     def apply(self, params, acts, ctx):
         return acts.passed(acts.on_valid(self.dual.fn(acts.h)))

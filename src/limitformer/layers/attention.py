@@ -42,7 +42,7 @@ class Scores(eqx.Module):
     """
 
     scale: str = eqx.field(static=True)
-    zeta: Dual | None
+    zeta: Any  # the elementwise map, or None for softmax
     per_key: bool = eqx.field(static=True)
     qk_std: Any
     tied: bool = eqx.field(static=True)
@@ -129,8 +129,8 @@ class AttentionRecord(eqx.Module):
     """What the cross pass needs of one input: its side of the score law, places and mask."""
 
     side: Any
-    place: Coordinates | None
-    mask: jax.Array | None
+    place: Any
+    mask: Any
 
 
 class Attention(Leaf):
@@ -168,7 +168,7 @@ class Attention(Leaf):
     qk_std: float = eqx.field(converter=hyper)
     ov_std: float = eqx.field(converter=hyper)
     b_std: float = eqx.field(converter=hyper)
-    position: Position | Rotary | Alibi | RelativeBias | None
+    position: Any
     causal: bool = eqx.field(static=True)
     mask: tuple | Callable | None = eqx.field(static=True)
     tied: bool | None = eqx.field(static=True)
@@ -235,7 +235,7 @@ class Attention(Leaf):
     def marginal(self, state: Marginal, ctx: Context):
         check_attention(self, state, ctx.path)
         scores, dtype = self.scores, state.unit.dtype
-        place = None
+        place: Any = None
         if self._places:
             self.position.check(state.facts.grid, ctx.path)
             place = Coordinates.of(state.facts.grid, state.mask, state.unit.shape, dtype)
@@ -426,6 +426,7 @@ def _mask_of_length(fn, n: int, S: int) -> np.ndarray:
             f"the mask function must give a bool array of shape ({n}, {n}) for length {n}, got "
             f"{given.dtype} {given.shape}"
         )
+    check_all_see(given, f" of length {n}")
     return np.pad(given, (0, S - n))
 
 
@@ -435,11 +436,12 @@ def zeta_of(weights) -> Dual | None:
 
 
 def check_weights(weights):
+    """Attention weights by name, or as an activation layer."""
     if isinstance(weights, (Activation, Softmax)):
         return weights
     if isinstance(weights, str):
         choice("weights", weights, ("softmax", *_NAMED))
-        return Softmax() if weights == "softmax" else Activation(DUALS[weights]())
+        return Softmax() if weights == "softmax" else Activation(DUALS[weights]())  # pyright: ignore[reportCallIssue]
     raise TypeError(
         f'weights must be "softmax", the name of an activation or an activation layer, got '
         f"{weights!r}; wrap a function as lf.Activation(fn)"
@@ -447,6 +449,7 @@ def check_weights(weights):
 
 
 def check_heads(heads):
+    """`inf` or a whole number."""
     if heads == inf:
         return inf
     if isinstance(heads, bool) or int(heads) != heads or heads < 1:
@@ -455,6 +458,7 @@ def check_heads(heads):
 
 
 def check_position(position):
+    """One of the position schemes, or None."""
     if position is None or isinstance(position, (Position, Rotary, Alibi, RelativeBias)):
         return position
     raise TypeError(
@@ -473,13 +477,19 @@ def check_pair_mask(mask):
             "mask must be a square bool array (query, key), True where the query sees the key, or "
             f"a function of the length; got {array.dtype} {array.shape}"
         )
-    if not array.any(axis=1).all():
-        rows = np.flatnonzero(~array.any(axis=1)).tolist()
-        raise ValueError(f"the pair mask leaves queries {rows} without any key to see")
+    check_all_see(array)
     return tuple(tuple(row) for row in array.tolist())
 
 
+def check_all_see(mask: np.ndarray, of: str = "") -> None:
+    """Raise if a query sees no key."""
+    blind = np.flatnonzero(~mask.any(axis=1)).tolist()
+    if blind:
+        raise ValueError(f"the pair mask{of} leaves queries {blind} without any key to see")
+
+
 def check_attention(layer, state: Marginal, path: str) -> None:
+    """Raise where attention has no tokens, or no deterministic kernel."""
     name = path.lstrip("/")
     if state.facts.readout:
         raise ValueError(f"{name}: there are no tokens left to attend to (after a pool or flatten)")

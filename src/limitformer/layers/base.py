@@ -17,6 +17,7 @@ import numpy as np
 from ..kernel.functional import Functional
 from ..kernel.state import Cross, Form, Marginal, Need
 
+ALL_OF_IT = Need(Form.FULL, Form.FULL)
 State = Any  # Marginal, Cross or Activations, or a tuple of them for several streams
 
 
@@ -35,7 +36,7 @@ class Context:
     """
 
     path: str
-    need: Need = Need(Form.FULL, Form.FULL)
+    need: Need = ALL_OF_IT
     ntk: bool = True
     key: jax.Array | None = None
     draws: int = 0
@@ -81,15 +82,17 @@ class Layer(eqx.Module):
 
     def with_heads(self, heads):
         """The same network with every attention layer's number of heads replaced."""
-        return replace_fields(self, "heads", heads)
+        from .attention import check_heads
+
+        return replace_fields(self, "heads", check_heads(heads))
 
 
 class Leaf(Layer):
     """A layer with a kernel map and a finite twin.
 
-    `random_scores` says that the kernel map averages over draws of
-    attention scores, `tokenwise` that K'_ab depends on K_ab only. In the finite twin, `makes_channels` says that the layer chooses its number of
-    output channels, `keeps_channels` that it has as many as its input.
+    `random_scores` says that the kernel map averages over draws of attention scores, `tokenwise`
+    that K'_ab depends on K_ab only. In the finite twin, `makes_channels` says that the layer chooses its
+    number of output channels, `keeps_channels` that it has as many as its input.
     """
 
     tokenwise: ClassVar[bool] = False
@@ -100,14 +103,14 @@ class Leaf(Layer):
         """What must be known of the input so that `out` is known of the output."""
         raise NotImplementedError
 
-    def marginal(self, state: Marginal, ctx: Context) -> tuple[Marginal, Any]:
+    def marginal(self, state: Any, ctx: Context) -> tuple[Marginal, Any]:
         """Map one input's own state; also return what `cross` needs of this input.
 
         Every array of the record has the inputs as its leading axis.
         """
         raise NotImplementedError
 
-    def cross(self, k: Cross, rx: Any, ry: Any, ctx: Context) -> Cross:
+    def cross(self, k: Any, rx: Any, ry: Any, ctx: Context) -> Cross:
         """Map the kernels of a block of pairs, from the records of its two sides."""
         raise NotImplementedError
 
@@ -122,6 +125,10 @@ class Leaf(Layer):
     @property
     def random_scores(self) -> bool:
         return False
+
+    def pair_features(self, x, y, k) -> tuple[Any, Any]:
+        """Score features of a list of pairs, for layers with random scores."""
+        raise NotImplementedError
 
     def work(self, S1: int, S2: int, out: Need, draws: int) -> Work:
         """Cost for one pair of inputs with S1 and S2 tokens, T included."""
@@ -175,6 +182,9 @@ class Composite(Layer):
         raise NotImplementedError
 
 
+AnyLayer = Composite | Leaf
+
+
 def leaves(layer: Layer, path: str = "") -> Iterator[tuple[str, Leaf]]:
     """Every leaf layer with its path, in order."""
     if isinstance(layer, Composite):
@@ -187,14 +197,13 @@ def leaves(layer: Layer, path: str = "") -> Iterator[tuple[str, Leaf]]:
 def replace_fields(layer: Layer, field: str, value) -> Layer:
     """A copy of the network with `field` replaced in every layer that has it."""
 
-    def visit(node):
+    def visit(node) -> Any:
         if isinstance(node, Layer):
-            changes = {
-                f.name: value if f.name == field else visit(getattr(node, f.name))
-                for f in dataclasses.fields(node)
-                if f.init
-            }
-            return dataclasses.replace(node, **changes)
+            new = object.__new__(type(node))  # constructors take other arguments than fields
+            for f in dataclasses.fields(node):
+                old = getattr(node, f.name)
+                object.__setattr__(new, f.name, value if f.name == field else visit(old))
+            return new
         if isinstance(node, tuple):
             return tuple(visit(item) for item in node)
         return node
@@ -202,7 +211,7 @@ def replace_fields(layer: Layer, field: str, value) -> Layer:
     return visit(layer)
 
 
-def hyper(value):
+def hyper(value) -> Any:
     """Field converter for a hyper-parameter: numbers become floats, arrays stay as they are."""
     if isinstance(value, bool) or value is None:
         return value

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import equinox as eqx
 
 from ..kernel.functional import Functional
-from ..kernel.state import Need
-from .base import Composite, Layer, State, hyper
+from ..kernel.state import Form, Need
+from .base import Composite, Layer, State, hyper, leaves
 from .pool import Pulled, Readout
 
 _LARGEST_RANK = 8  # a functional of this rank still costs far less than the full kernel
@@ -62,7 +62,7 @@ class Serial(Composite):
         return math.prod(layer.pull_rank for layer in self.layers)
 
     def pull(self, functional: Functional, record) -> Functional:
-        for name, layer in reversed(self.children().items()):
+        for name, layer in reversed(list(self.children().items())):
             functional = layer.pull(functional, record[name])
         return functional
 
@@ -96,7 +96,8 @@ class Residual(Composite):
 
     @property
     def pull_rank(self) -> int:
-        return 1 + self.body.pull_rank if self.body.pull_rank else 0
+        weights = any(True for _ in leaves(self.body))  # h + h is merged, not a sum of two terms
+        return 1 + self.body.pull_rank if weights and self.body.pull_rank else 0
 
     def pull(self, functional: Functional, record) -> Functional:
         through = self.body.pull(functional.linear(self.branch), record["branch"])
@@ -133,10 +134,9 @@ class Parallel(Composite):
         return tuple(run(layer, s, name) for s, (name, layer) in zip(streams, named, strict=True))
 
     def needs(self, out: Need, ask) -> Need:
-        need = None
+        need = Need(Form.NONE, Form.NONE)
         for name, layer in self.children().items():
-            asked = ask(layer, out, name)
-            need = asked if need is None else need | asked
+            need = need | ask(layer, out, name)
         return need
 
 
@@ -154,9 +154,9 @@ class Sum(Composite):
     def __init__(self, *layers: Layer, weights=None):
         self.branches = Parallel(*layers) if layers else None
         self.weights = None if weights is None else tuple(hyper(w) for w in weights)
-        if layers and weights is not None and len(self.weights) != len(layers):
+        if layers and weights is not None and len(weights) != len(layers):
             raise ValueError(
-                f"Sum has {len(layers)} branches but {len(self.weights)} weights; give one each"
+                f"Sum has {len(layers)} branches but {len(weights)} weights; give one each"
             )
 
     def children(self) -> Mapping[str, Layer]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -59,7 +59,7 @@ class Conv(Leaf):
         spec, facts = self.spec, state.facts
         spec.check(facts.grid, state.mask is not None, facts.readout, ctx.path)
         mask = spec.mask(state.mask, facts.grid)
-        unit = state.unit if mask is None else state.unit * jnp.any(mask, -1)
+        unit = state.unit if mask is None else jnp.where(jnp.any(mask, -1), state.unit, 0.0)
         new = Marginal(
             facts.fresh(ctx.path, grid=spec.out_grid(facts.grid)),
             unit,
@@ -82,7 +82,7 @@ class Conv(Leaf):
         b2 = self.b_std**2 * jnp.ones((), k.K.dtype)
         grid_y = None if k.diag else ry.grid
 
-        def moved(value):
+        def moved(value) -> Any:
             if value is None:
                 return None
             total = self.w_std**2 / spec.count * spec.kernel_total(value, rx.grid, grid_y)
@@ -162,7 +162,7 @@ class AvgPool(Leaf):
         mask = spec.mask(state.mask, facts.grid)
         scale = on_valid(self._inverse_count(state.mask, facts.grid, state.unit), mask)
         record = WindowRecord(facts.grid, mask, scale)
-        unit = state.unit if mask is None else state.unit * jnp.any(mask, -1)
+        unit = state.unit if mask is None else jnp.where(jnp.any(mask, -1), state.unit, 0.0)
         m = None if state.m is None else spec.kernel_total(state.m, facts.grid) * scale
         K = None if state.K is None else self._sum(state.K, record, record)
         facts = facts.passed("AvgPool", grid=spec.out_grid(facts.grid))

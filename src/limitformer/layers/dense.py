@@ -82,12 +82,15 @@ class Dense(Leaf):
 
 
 def check_parametrisation(parametrisation: str, width: int | None) -> None:
+    """Raise for an unknown parametrisation, or a standard one without its width."""
     choice("parametrisation", parametrisation, ("ntk", "standard"))
     if parametrisation == "standard" and width is None:
         raise ValueError(
             "the standard parametrisation has an NTK that grows with the width: "
             "give width=, the number of input channels of the finite network"
         )
+    if width is not None and (isinstance(width, bool) or not isinstance(width, int) or width < 1):
+        raise ValueError(f"width must be a whole number of at least 1, got {width!r}")
 
 
 def bias(b_std, state: Marginal):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -41,6 +41,7 @@ class LayerNorm(Leaf):
 
     def marginal(self, state: Marginal, ctx: Context):
         variance, m, mask = state.variance, state.m, state.mask
+        centre: Any
         if self.over == "channels":
             centre = m
             spread = variance if m is None else variance - m * m

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -119,7 +120,7 @@ class Flatten(Leaf):
     def cross(self, k: Cross, rx, ry, ctx: Context) -> Cross:
         k = k.reduced(Form.DIAG)
 
-        def total(value):
+        def total(value) -> Any:
             if value is None:
                 return None
             ones = jnp.ones((value.shape[-1], 1), value.dtype)  # a product: see kernel.functional

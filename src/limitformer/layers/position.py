@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -32,6 +33,10 @@ class SquaredExponential(eqx.Module):
 
     phi: float = eqx.field(converter=hyper, default=1.0)
     rho: float = eqx.field(converter=hyper, default=1.0)
+
+    def __check_init__(self):
+        not_negative("phi", self.phi)
+        not_negative("rho", self.rho)
 
     def __call__(self, distance2, relative2):
         return self.rho * jnp.exp(-self.phi * relative2)
@@ -111,6 +116,8 @@ class Position(Leaf):
             decay = Decay(decay)
         self.decay = decay
         self.content, self.weight = content, weight
+        not_negative("content", content)
+        not_negative("weight", weight)
         self.values, self.trained = values, trained
 
     @classmethod
@@ -195,12 +202,18 @@ class Position(Leaf):
         return acts.passed(acts.on_valid(h))
 
 
+def not_negative(name: str, value) -> None:
+    """Raise for a negative number where a covariance is meant."""
+    if isinstance(value, (int, float)) and value < 0:
+        raise ValueError(f"{name} must not be negative (no covariance would be), got {value}")
+
+
 def root(weight, like):
     """Square root of a hyper-parameter in the dtype of `like`."""
     return jnp.sqrt(jnp.asarray(weight, like.dtype))
 
 
-def _places(grid: tuple[int, ...], dtype) -> tuple[Coordinates, np.ndarray]:
+def _places(grid: Any, dtype) -> tuple[Coordinates, np.ndarray]:
     """All places a token can have on inputs of up to this length, and where to find them.
 
     Strings of every length share one code, so the places of a string of length n are
@@ -209,7 +222,7 @@ def _places(grid: tuple[int, ...], dtype) -> tuple[Coordinates, np.ndarray]:
     if len(grid) > 1:
         place = Coordinates.of(grid, None, (), dtype)
         return place, np.arange(math.prod(grid))[None]
-    (S,) = grid
+    S = grid[0]
     index = np.concatenate([np.arange(n) for n in range(1, S + 1)])
     length = np.concatenate([np.full(n, n) for n in range(1, S + 1)])
     table = np.zeros((S, S), int)

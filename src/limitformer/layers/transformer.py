@@ -95,9 +95,9 @@ def VisionTransformer(
         pool: "mean" over the patches, or "class" for a class token.
     """
     choice("pool", pool, ("mean", "class"))
-    patch = (patch, patch) if isinstance(patch, int) else tuple(patch)
+    window = (patch, patch) if isinstance(patch, int) else tuple(patch)
     return Serial(
-        Conv(patch, w_std, b_std, stride=patch, padding="valid"),
+        Conv(window, w_std, b_std, stride=window, padding="valid"),
         *((ClassToken(),) if pool == "class" else ()),
         Position(OneHot()) if position is None else position,
         Repeat(Block() if block is None else block, depth),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -120,7 +121,7 @@ class Window:
         return mask.reshape(*lead, *grid)[(..., *index)].reshape(*lead, -1)
 
 
-def sum_of(terms):
+def sum_of(terms) -> Any:
     """Sum without a starting zero."""
     total = None
     for term in terms:

@@ -30,9 +30,7 @@ def check_target(path: Path, generator: str) -> None:
             "Choose another folder with --out."
         )
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise PermissionError(
-            f"{folder} cannot be written to. Choose another folder with --out."
-        )
+        raise PermissionError(f"{folder} cannot be written to. Choose another folder with --out.")
 
 
 def write_report(path: Path, html: str, generator: str) -> None:

@@ -6,6 +6,8 @@ E[A_ac A~_bd] = Zeta(v1, v2, c) and S_ab(B) = sum_cd Kv_cd B_cd Zeta'(v1, v2, c)
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -88,7 +90,6 @@ def average(
     """Any elementwise map, one query of x at a time."""
     if isinstance(zeta, Identity) and not x.prepared:
         return average_identity(x, y, k, qk_std, phases_x, phases_y, ntk)
-    Sq, Sk = k.Kq.shape[-2], k.Kk.shape[-2]
     lead = jnp.broadcast_shapes(k.Kq.shape[:-2], k.Kk.shape[:-2])
     Kq = jnp.broadcast_to(k.Kq, (*lead, *k.Kq.shape[-2:]))
     # c of query a against (b, c, d); without biases one preparation serves all heads
@@ -101,7 +102,8 @@ def average(
         c = qk_std**2 * Kq_a[..., :, None, None] * k.Kk[..., None, :, :]
         if phase is not None:
             c = c * jnp.einsum("tc,tbd->bcd", phase, phases_y)
-        Z = slope = None
+        Z: Any = None
+        slope: Any = None
         for prepared_x, prepared_y in zip(px, y.prepared, strict=True):
             rows = jax.tree.map(lambda u: _lay(u, ndim, "x"), prepared_x)
             cols = jax.tree.map(lambda u: _lay(u, ndim, "y"), prepared_y)
@@ -115,7 +117,7 @@ def average(
             None if y.weight is None else y.weight[..., :, None, :],
         )
 
-        def total(kernel, expectation):
+        def total(kernel, expectation) -> Any:
             if kernel is None:
                 return None
             expectation = expectation if both is None else expectation * both
@@ -142,7 +144,7 @@ def average(
     return jax.tree.map(lambda u: jnp.moveaxis(u, 0, -2), result)
 
 
-def _product(u, v):
+def _product(u, v) -> Any:
     """u * v in which None stands for one."""
     return v if u is None else u if v is None else u * v
 

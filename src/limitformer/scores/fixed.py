@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 
 from .law import Averages, Kernels
@@ -18,9 +20,9 @@ def average(A, B, k: Kernels, ntk: bool, diag: bool) -> Averages:
     return Averages(_between(A, k.Kv, B, diag), T)
 
 
-def _between(A, K, B, diag: bool):
+def _between(A, K, B, diag: bool) -> Any:
     heads = A.shape[-3]
-    total = None
+    total: Any = None
     for h in range(heads):
         left = jnp.matmul(A[..., h, :, :], K)
         right = B[..., h, :, :]

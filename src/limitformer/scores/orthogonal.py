@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import DTypeLike
 from jaxtyping import Float, PRNGKeyArray
 
 LARGEST = 256
@@ -27,7 +28,7 @@ def _haar(g: Float[Array, "m m"]) -> Float[Array, "m m"]:
     return jax.lax.scan(column, jnp.zeros_like(g), (g.T, jnp.arange(m)))[0]
 
 
-def _block(key: PRNGKeyArray, m: int, dtype: jnp.dtype) -> Float[Array, "2m m"]:
+def _block(key: PRNGKeyArray, m: int, dtype: DTypeLike) -> Float[Array, "2*m m"]:
     """2m normals of m dimensions: +- r_i q_i in random order, q_i the rows of a Haar matrix.
 
     r_i is the length of a Gaussian column: chi_m, and independent of the directions q.
@@ -38,7 +39,7 @@ def _block(key: PRNGKeyArray, m: int, dtype: jnp.dtype) -> Float[Array, "2m m"]:
     return jax.random.permutation(order, jnp.concatenate([z, -z]))
 
 
-def _set(key: PRNGKeyArray, size: int, dims: int, dtype: jnp.dtype) -> Float[Array, "size dims"]:
+def _set(key: PRNGKeyArray, size: int, dims: int, dtype: DTypeLike) -> Float[Array, "size dims"]:
     """One set of draws; dimensions beyond size / 2 are further, independent blocks.
 
     Blocks are made `_TOGETHER` at a time, always as many, so that a block has the same rounding
@@ -52,16 +53,16 @@ def _set(key: PRNGKeyArray, size: int, dims: int, dtype: jnp.dtype) -> Float[Arr
     return jnp.moveaxis(z, 2, 0).reshape(size, -1)[:, :dims]
 
 
-def _plain(key: PRNGKeyArray, dims: int, dtype: jnp.dtype) -> Float[Array, "1 dims"]:
+def _plain(key: PRNGKeyArray, dims: int, dtype: DTypeLike) -> Float[Array, "1 dims"]:
     return jax.vmap(lambda k: jax.random.normal(k, (1,), dtype), out_axes=1)(_keys(key, dims))
 
 
-def _keys(key: PRNGKeyArray, count: int) -> PRNGKeyArray:
+def _keys(key: PRNGKeyArray, count: int) -> Array:
     return jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(count, dtype=jnp.uint32))
 
 
 def normals(
-    *, key: PRNGKeyArray, draws: int, dims: int, dtype: jnp.dtype = jnp.float32
+    *, key: PRNGKeyArray, draws: int, dims: int, dtype: DTypeLike = jnp.float32
 ) -> Float[Array, "draws dims"]:
     """Normals in orthogonal antithetic sets, prefix stable: `normals(d)[:, :d0] == normals(d0)`.
 

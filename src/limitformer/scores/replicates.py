@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float, Key, PRNGKeyArray
 
 REPLICATES = 8
 """Default number of independent replicates, so 7 degrees of freedom.
@@ -32,7 +32,7 @@ def draws_each(draws: int, replicates: int = REPLICATES) -> int:
     return draws // replicates
 
 
-def replicate_keys(*, key: PRNGKeyArray, replicates: int = REPLICATES) -> PRNGKeyArray:
+def replicate_keys(*, key: PRNGKeyArray, replicates: int = REPLICATES) -> Key[Array, " replicates"]:
     """One key per replicate; the first ones do not depend on how many there are."""
     return jax.vmap(lambda r: jax.random.fold_in(key, r))(jnp.arange(replicates, dtype=jnp.uint32))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 
 from .law import Averages, Kernels
@@ -39,6 +41,9 @@ def average(P, R, k: Kernels, phases_x, phases_y, ntk: bool) -> Averages:
     chunk = max(1, min(32, P.shape[-3]))
     if not ntk:
         return Averages(value_sum(P, R, k.Kv, chunk=chunk))
-    shape = lambda K: None if K is None else jnp.broadcast_to(K, k.Kv.shape)  # noqa: E731
+
+    def shape(K) -> Any:
+        return None if K is None else jnp.broadcast_to(K, k.Kv.shape)
+
     sums = ntk_sum(P, R, k.Kv, k.Tv, shape(k.Kk), shape(k.Tk), phases_x, phases_y, chunk=chunk)
     return Averages(sums.K, sums.T, sums.S_K, sums.S_T)

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import DTypeLike
 from jaxtyping import Float, PRNGKeyArray
 
 from .orthogonal import normals
@@ -44,7 +45,7 @@ def score_normals(
     draws: int,
     rows: int,
     cols: int,
-    dtype: jnp.dtype = jnp.float32,
+    dtype: DTypeLike = jnp.float32,
     terms: int | None = None,
 ) -> Float[Array, "draws *terms rows cols"]:
     """Standard normal matrices Z, one per draw; entry (i, j) depends on key, draws, i, j only.

@@ -14,7 +14,7 @@ def rotary_phases(
     frequencies: Float[Array, " j"],
     query_positions: Float[Array, "*batch s"],
     key_positions: Float[Array, "*batch c"],
-) -> Float[Array, "*batch 2j s c"]:
+) -> Float[Array, "*batch terms s c"]:
     """phi_k,ac = J^{-1/2} cos(w_k (a - c)) for k <= J and J^{-1/2} sin(w_k (a - c)) after.
 
     rho((a-c) - (b-d)) = sum_k phi_k,ac phi_k,bd, the factor of the score covariance (theory 2.3).
@@ -114,7 +114,7 @@ def _t(M: Array) -> Array:
     return jnp.swapaxes(M, -1, -2)
 
 
-def _one(K: Array | None) -> Array | None:
+def _one(K: Array | None) -> Any:
     """Room for the axis of draws."""
     return None if K is None else K[..., None, :, :]
 

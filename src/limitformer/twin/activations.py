@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -17,7 +18,7 @@ class Activations(eqx.Module):
     `raw` says that no layer with weights has acted yet: such channels may be repeated to a width.
     """
 
-    h: jax.Array
+    h: jax.Array | jax.ShapeDtypeStruct
     mask: jax.Array | None
     grid: tuple[int, ...] = eqx.field(static=True)
     readout: bool = eqx.field(static=True, default=False)
@@ -49,7 +50,7 @@ class Activations(eqx.Module):
     def repeated(self, channels: int) -> Activations:
         """Raw channels repeated to a width, which keeps their second moment and mean."""
         C = self.h.shape[-1]
-        if C == channels:
+        if channels == C:
             return self
         if not self.raw or channels % C:
             raise ValueError(
@@ -58,4 +59,4 @@ class Activations(eqx.Module):
                 if self.raw
                 else f"a sum of branches with {C} and {channels} channels, which do not match"
             )
-        return dataclasses.replace(self, h=jnp.tile(self.h, (1, 1, channels // C)))
+        return dataclasses.replace(self, h=jnp.tile(jnp.asarray(self.h), (1, 1, channels // C)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import zlib
 from collections import OrderedDict
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 
 from ..kernel.inputs import Stream, streams_of
 from ..kernel.passes import turn_name
-from ..layers.base import Composite, Layer, Leaf
+from ..layers.base import AnyLayer, Composite, Layer, Leaf
 from ..layers.combine import Parallel, Repeat, Residual, Serial, Sum
 from .activations import Activations
 
@@ -27,7 +28,7 @@ class TwinContext:
     head_width: int
     vocabulary: int | None
     dtype: jnp.dtype
-    key: jax.Array | None
+    key: Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +49,7 @@ class TwinRun:
 
     pull = False
 
-    def __init__(self, sizes: Sizes, key, params=None, path="", depth=(), watch=None):
+    def __init__(self, sizes: Sizes, key: Any, params=None, path="", depth=(), watch=None):
         self.sizes, self.key, self.path, self.depth = sizes, key, path, depth
         self.making = params is None
         self.params: dict = {} if params is None else params
@@ -73,7 +74,7 @@ class TwinRun:
         path = f"{self.path}/{name}"
         return TwinRun(self.sizes, self.key, params, path, self.depth, self.watch)
 
-    def __call__(self, layer: Layer, acts, name: str):
+    def __call__(self, layer: AnyLayer, acts, name: str):
         if isinstance(layer, Composite):
             inner = self.inner(name)
             acts = layer.flow(acts, inner)
@@ -157,7 +158,7 @@ class Twin(eqx.Module):
     empirical kernels in `limitformer.empirical` and for linearisation.
     """
 
-    net: Layer
+    net: Any
     params: dict
     sizes: Sizes = eqx.field(static=True)
 
@@ -177,7 +178,7 @@ class Twin(eqx.Module):
 
     def _run(self, params, x, mask, key, watch):
         streams = streams_of(self.net, x, mask, "x", dtype=self.sizes.dtype, checked=False)
-        acts = tuple(_activations(s) for s in streams)
+        acts: Any = tuple(_activations(s) for s in streams)
         run = TwinRun(self.sizes, key, params, watch=watch)
         return run(self.net, acts if len(acts) > 1 else acts[0], "net")
 
@@ -193,10 +194,11 @@ def _outputs(acts):
     return acts.h[:, 0] if acts.readout else acts.h
 
 
-def last_weights(layer: Layer, path: str) -> frozenset[str]:
+def last_weights(layer: Any, path: str) -> frozenset[str]:
     """Paths of the layers whose output channels are the network's outputs."""
     if isinstance(layer, Serial):
-        for name, child in reversed(layer.children().items()):
+        children: Any = list(layer.children().items())
+        for name, child in reversed(children):
             if isinstance(child, Composite):
                 return last_weights(child, f"{path}/{name}")
             if child.makes_channels:
@@ -207,20 +209,13 @@ def last_weights(layer: Layer, path: str) -> frozenset[str]:
     if isinstance(layer, (Residual, Repeat)):
         return frozenset()
     if isinstance(layer, (Parallel, Sum)):
-        found = [
-            last_weights(c, f"{path}/{n}")
-            if isinstance(c, Composite)
-            else frozenset({f"{path}/{n}"})
-            if c.makes_channels
-            else frozenset()
-            for n, c in layer.children().items()
-        ]
+        found = [last_weights(child, f"{path}/{name}") for name, child in layer.children().items()]
         return frozenset().union(*found) if all(found) else frozenset()
     return frozenset({path}) if isinstance(layer, Leaf) and layer.makes_channels else frozenset()
 
 
 def twin(
-    net: Layer,
+    net: Any,
     *,
     key,
     features=None,
