@@ -95,7 +95,9 @@ def honest(label, Fx, Fy, runs):
     each = draws_each(DRAWS)
     v = sample(normals, Fx, Fy, each, runs * REPLICATES, batch=40)[..., 0, 1]
     truth = v.mean(1, keepdims=True)  # the error of the truth is 1 / sqrt(runs) of that of a run
-    mean, error = mean_and_error(np.moveaxis(v.reshape(3, runs, REPLICATES, 2), 2, 0))
+    mean, error = mean_and_error(
+        jnp.asarray(np.moveaxis(v.reshape(3, runs, REPLICATES, 2), 2, 0), jnp.float32)
+    )
     z = np.asarray((mean - truth) / error)
     p = [
         [stats.kstest(z[s, :, e], stats.t(REPLICATES - 1).cdf).pvalue for e in (0, 1)]

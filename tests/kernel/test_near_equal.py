@@ -30,7 +30,8 @@ def test_he_relu_diagonal(depth, dtype, digits):
     k = he(depth).kernel(x)
     # a sum of `depth` terms rounds `depth` times
     digits = digits * max(1, depth / 8)
-    assert largest_error(np.diag(k.nngp), k0) < digits
+    # float32 rounds w = sqrt(2), which K feels in every layer and T in half of them
+    assert largest_error(np.diag(k.nngp), k0) < 2 * digits
     assert largest_error(np.diag(k.ntk), depth * k0) < digits
 
 
@@ -54,18 +55,22 @@ def test_a_copy_is_the_same_input():
 
 
 @pytest.mark.parametrize("net", [he(8), he(100)], ids=["8", "100"])
-def test_nearby_inputs_are_smooth(net):
-    """T(x, x + h) leaves its diagonal like |h| (the kink), without noise, from 1e-9 up."""
+def test_nearby_inputs(net):
+    """T(x, x + h) leaves its diagonal like |h| (the kink), without noise.
+
+    The angle is in K to sqrt(eps) = 1.5e-8 only: closer inputs than that are equal ones.
+    """
     rng = np.random.default_rng(3)
     x, direction = rng.normal(size=(2, 7))
     direction -= x * (x @ direction) / (x @ x)
-    steps = 10.0 ** np.arange(-9, -3)
+    steps = 10.0 ** np.arange(-10, -3)
     y = x + steps[:, None] * direction
-    k = net.kernel(x[None], y)
+    T = net.kernel(x[None], y).ntk[0]
     own = net.kernel(x[None]).ntk[0, 0]
-    slopes = (own - k.ntk[0]) / steps
-    assert (slopes > 0).all()
-    assert slopes.max() / slopes.min() < 1.02
+    slopes = (own - T) / steps
+    apart = steps >= 1e-6
+    assert slopes[apart].max() / slopes[apart].min() < 1.01
+    assert (np.abs(own - T) <= 1.1 * slopes[-1] * np.maximum(steps, 3e-8)).all()
 
 
 def test_deep_layer_norm_and_attention_stay_positive_semidefinite():

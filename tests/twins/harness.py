@@ -32,8 +32,8 @@ class Sizes:
 
     width: int = 32
     heads: int = 8
-    head_width: int = 16
-    networks: int = 600
+    head_width: int = 8
+    networks: int = 3000
 
     def doubled(self) -> Sizes:
         return Sizes(2 * self.width, 2 * self.heads, 2 * self.head_width, self.networks)

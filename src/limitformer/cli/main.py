@@ -1,6 +1,7 @@
 """Arguments to commands."""
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 from importlib import metadata
@@ -16,6 +17,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0, or 1 for an error that was explained on standard error, or 130 after Ctrl-C.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ± or √ is no reason to stop
     parser = _parser()
     arguments = parser.parse_args(argv)
     if arguments.command is None:

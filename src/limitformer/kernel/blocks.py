@@ -17,7 +17,8 @@ from ..layers.pool import Flatten, Readout
 from .state import Form
 
 _LIVE = 10  # arrays of a block's size that are alive at once, at most
-_TARGET = {"cpu": 64 * 2**20, "gpu": 4 * 2**30}  # a block much larger than this gains nothing
+_TARGET = {"cpu": 10 * 2**20, "gpu": 4 * 2**30}  # a tile's memory: the cache, or enough work
+_AT_ONCE = 64  # tiles per compiled call
 _UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 1e3, "mb": 1e6, "gb": 1e9}
 
 
@@ -57,23 +58,32 @@ class BlockPlan:
 
     Attributes:
         n, m: inputs on the two sides; symmetric if the second side is the first.
-        rows: inputs per block side, or pairs per block if `pairs`.
+        tile: inputs on each side of a tile, whose kernels are computed together.
+        block: inputs whose records are held at once, a multiple of `tile`.
+        at_once: tiles (or pairs) per compiled call.
+        pairs: the work is a list of pairs with marginals of their own, not tiles.
         pair_bytes: estimated peak memory of one pair.
-        store: whether the records of all inputs are kept (else they are recomputed per block).
         readout: no token axes in the result.
-        shape: of the result.
+        shape, dtype: of the result.
     """
 
     n: int
     m: int
     symmetric: bool
-    rows: int
+    tile: int
+    block: int
+    at_once: int
     pairs: bool
     pair_bytes: int
-    store: bool
     readout: bool
     shape: tuple[int, ...]
     dtype: np.dtype
+
+    @property
+    def peak(self) -> int:
+        """Estimated peak memory in bytes beside the result."""
+        together = self.at_once if self.pairs else self.tile**2
+        return self.pair_bytes * together
 
 
 def work_of(network, S1: int, S2: int, draws: int) -> dict[str, Work]:
@@ -100,38 +110,37 @@ def work_of(network, S1: int, S2: int, draws: int) -> dict[str, Work]:
 
 
 def blocks_of(network, sx, sy, symmetric, draws, budget, dtype, look_x, look_y) -> BlockPlan:
-    """Choose block sizes so that the peak stays within the budget."""
+    """Choose sizes so that the peak stays within the budget, and a tile within the cache."""
     pairs = look_x.pairs
-    S1 = max(s.tokens for s in sx)
-    S2 = max(s.tokens for s in sy)
+    S1, S2 = (max(s.tokens for s in side) for side in (sx, sy))
     entries = S1 * S2 if network.need.cross != Form.DIAG or pairs else max(S1, S2)
     peak = max((work.peak for work in work_of(network, S1, S2, draws).values()), default=0)
     size = dtype.itemsize
     pair_bytes = int(size * (entries * _LIVE * (3 if pairs else 1) + peak))
     n, m = sx[0].n, sy[0].n
-    target = max(
-        min(budget // 2, max(_TARGET.get(jax.default_backend(), 2**30), 4 * pair_bytes)), 1
-    )
-    if pairs:
-        rows = max(1, min(target // pair_bytes, n * m))
-    else:
-        rows = max(1, math.isqrt(target // pair_bytes))
+    target = min(budget // 2, _TARGET.get(jax.default_backend(), 2**30))
+    together = max(1, target // pair_bytes)
+    # at least two: a loop over one input is merged with its surroundings (see layers.window)
+    tile = _evenly(max(n, m), max(2, math.isqrt(together)))
     attention = sum(1 for _, leaf in leaves(network.net) if hasattr(leaf, "qk_std"))
-    records = (n + m) * size * (attention * S1 * S1 * max(draws, 1) + 8 * S1)
+    record = size * (attention * S1 * S1 * max(draws, 1) + 8 * S1)
+    block = tile * max(1, min(-(-max(n, m) // tile), budget // 4 // (record * tile)))
     readout = look_x.facts.readout
-    shape = (n, m) if readout else (n, m, look_x.facts.tokens, look_y.facts.tokens)
+    tokens = () if readout else (look_x.facts.tokens, look_y.facts.tokens)
+    result = size * math.prod(tokens)
+    if pairs:
+        at_once = min(together, n * m)
+    else:
+        at_once = max(1, min(_AT_ONCE, budget // 8 // (result * tile * tile)))
+    shape = (n, m, *tokens)
     return BlockPlan(
-        n,
-        m,
-        symmetric,
-        int(rows),
-        pairs,
-        pair_bytes,
-        records <= budget // 2,
-        readout,
-        shape,
-        np.dtype(dtype),
+        n, m, symmetric, tile, block, at_once, pairs, pair_bytes, readout, shape, np.dtype(dtype)
     )
+
+
+def _evenly(n: int, largest: int) -> int:
+    """The size of the fewest equal parts of n that are not larger than this."""
+    return -(-n // -(-n // max(1, min(largest, n))))
 
 
 @eqx.filter_jit
@@ -139,56 +148,29 @@ def _marginal(network, streams, index, key, draws):
     return network.marginal(streams, index, key, draws)
 
 
-def _cross(network, sx, sy, rx, ry):
-    with jax.default_matmul_precision("highest"):
-        if jax.default_backend() == "cpu":
-            return network.cross(sx, sy, rx, ry, stagewise=True)
-        return _cross_whole(network, sx, sy, rx, ry)
-
-
 @eqx.filter_jit
-def _cross_whole(network, sx, sy, rx, ry):
-    return network.cross(sx, sy, rx, ry)
+def _tiles(network, x, y, tile: int, todo):
+    """K and T of a list of tiles `(row, column)` of two blocks of inputs with their records."""
+    cut = lambda a: a.reshape(len(a) // tile, tile, *a.shape[1:])  # noqa: E731
+    x, y = jax.tree.map(cut, x), jax.tree.map(cut, y)
+
+    def one(place):
+        (sx, rx), (sy, ry) = (
+            jax.tree.map(lambda a, i=i: jax.lax.dynamic_index_in_dim(a, i, 0, False), side)
+            for i, side in zip(place, (x, y), strict=True)
+        )
+        return network.cross(sx, sy, rx, ry)
+
+    return jax.lax.map(one, todo)
 
 
 @eqx.filter_jit
 def _pairs(network, sx, sy, ix, iy, key, draws):
-    with jax.default_matmul_precision("highest"):
-        return network.pairs(sx, sy, ix, iy, key, draws)
-
-
-class Side:
-    """One side's inputs and their records, kept or recomputed block by block."""
-
-    def __init__(self, network, streams, offset: int, plan: BlockPlan, key, draws: int, name: str):
-        self.network, self.streams, self.offset = network, streams, offset
-        self.plan, self.key, self.draws, self.name = plan, key, draws, name
-        self.kept: dict[int, tuple] = {}
-
-    def block(self, start: int, size: int):
-        """Inputs and records from `start` on; the last block repeats its last input."""
-        if start in self.kept:
-            return self.kept[start]
-        n = self.streams[0].n
-        index = np.minimum(np.arange(start, start + size), n - 1)
-        streams = tuple(s.take(index) for s in self.streams)
-        ids = jnp.asarray(index + self.offset)
-        with jax.default_matmul_precision("highest"):
-            records, unit = _marginal(self.network, streams, ids, self.key, self.draws)
-        dead = np.flatnonzero(np.asarray(unit) == 0)
-        if dead.size:
-            rows = sorted({int(index[d]) for d in dead})
-            raise ValueError(
-                f"{self.name} rows {rows[:8]} have no token left after a convolution or pool "
-                'without padding; use padding="same" or longer inputs'
-            )
-        if self.plan.store:
-            self.kept[start] = (streams, records)
-        return streams, records
+    return network.pairs(sx, sy, ix, iy, key, draws)
 
 
 class Blocks:
-    """Runs the blocks of a plan and puts them together."""
+    """Runs the tiles or pairs of a plan and puts them together."""
 
     def __init__(self, plan: BlockPlan, network, sx, sy, key, draws, progress):
         self.plan, self.network, self.key, self.draws = plan, network, key, draws
@@ -196,86 +178,98 @@ class Blocks:
 
     def run(self):
         """The Gram matrices of K and (if asked) T, as NumPy arrays."""
-        return self._pairs() if self.plan.pairs else self._tiles()
+        plan = self.plan
+        grams = [np.empty(plan.shape, plan.dtype) for _ in range(1 + self.network.ntk)]
+        steps = self._pair_steps(grams) if plan.pairs else self._tile_steps(grams)
+        with jax.default_matmul_precision("highest"):
+            for done, total in steps:
+                if self.progress is not None:
+                    self.progress(done, total)
+        return (*grams, None)[:2]
 
-    def _empty(self):
-        make = lambda: np.empty(self.plan.shape, self.plan.dtype)  # noqa: E731
-        return make(), make() if self.network.ntk else None
+    def _side(self, streams, start: int, offset: int, name: str):
+        """A block of inputs from `start` on, with their records; the last input is repeated."""
+        n = streams[0].n
+        index = np.minimum(np.arange(start, start + self.plan.block), n - 1)
+        part = tuple(s.take(index) for s in streams)
+        ids = jnp.asarray(index + offset)
+        records, unit = _marginal(self.network, part, ids, self.key, self.draws)
+        dead = np.flatnonzero(np.asarray(unit) == 0)
+        if dead.size:
+            rows = sorted({int(index[d]) for d in dead})
+            raise ValueError(
+                f"{name} rows {rows[:8]} have no token left after a convolution or pool "
+                'without padding; use padding="same" or longer inputs'
+            )
+        return part, records
 
-    def _values(self, tile) -> tuple[Any, ...]:
-        values = tuple(None if v is None else np.asarray(v) for v in tile)
+    def _values(self, result) -> tuple[np.ndarray, ...]:
+        values = tuple(np.asarray(v) for v in result if v is not None)
         for value in values:
-            if value is not None and value.dtype != self.plan.dtype:
+            if value.dtype != self.plan.dtype:
                 raise RuntimeError(f"a block came out as {value.dtype}, not {self.plan.dtype}")
-        if self.plan.readout:
-            values = tuple(None if v is None else v[..., 0, 0] for v in values)
-        return values
+        return tuple(v[..., 0, 0] for v in values) if self.plan.readout else values
 
-    def _tiles(self):
-        plan = self.plan
-        grams = self._empty()
-        side_x = Side(self.network, self.sx, 0, plan, self.key, self.draws, "x")
-        side_y = (
-            side_x
-            if plan.symmetric
-            else Side(self.network, self.sy, plan.n, plan, self.key, self.draws, "y")
-        )
-        height, width = min(plan.rows, plan.n), min(plan.rows, plan.m)
-        if plan.symmetric:
-            height = width = -(-plan.n // max(1, -(-plan.n // height)))
-        todo = [
+    def _tile_steps(self, grams):
+        plan, t = self.plan, self.plan.tile
+        blocks = [
             (i, j)
-            for i in range(0, plan.n, height)
-            for j in range(i if plan.symmetric else 0, plan.m, width)
+            for i in range(0, plan.n, plan.block)
+            for j in range(i if plan.symmetric else 0, plan.m, plan.block)
         ]
-        for done, (i, j) in enumerate(todo):
-            sx, rx = side_x.block(i, height)
-            sy, ry = side_y.block(j, width)
-            tile = self._values(_cross(self.network, sx, sy, rx, ry))
-            high, wide = min(height, plan.n - i), min(width, plan.m - j)
-            for gram, value in zip(grams, tile, strict=True):
-                if gram is None:
-                    continue
-                part = value[:high, :wide]
-                if plan.symmetric and i == j:
-                    part = _mirrored(part)
-                gram[i : i + high, j : j + wide] = part
-                if plan.symmetric and i != j:
-                    gram[j : j + wide, i : i + high] = _transposed(part)
-            if self.progress is not None:
-                self.progress(done + 1, len(todo))
-        return grams
+        known: tuple[Any, Any] = (None, None)
+        for count, (i, j) in enumerate(blocks):
+            if known[0] != i:
+                known = i, self._side(self.sx, i, 0, "x")
+            own = plan.symmetric and i == j
+            x = known[1]
+            y = x if own else self._side(self.sy, j, 0 if plan.symmetric else plan.n, "y")
+            rows = range(min(plan.block, plan.n - i + t - 1) // t)
+            cols = range(min(plan.block, plan.m - j + t - 1) // t)
+            places = [(a, b) for a in rows for b in cols if not own or a <= b]
+            size = min(plan.at_once, len(places))
+            for start in range(0, len(places), size):
+                part = places[start : start + size]
+                todo = np.array(part + part[-1:] * (size - len(part)))
+                tiles = self._values(_tiles(self.network, x, y, t, jnp.asarray(todo)))
+                for k, (a, b) in enumerate(part):
+                    self._put(grams, [v[k] for v in tiles], i + a * t, j + b * t)
+                done = start + len(part)
+                yield count * len(places) + done, len(blocks) * len(places)
 
-    def _pairs(self):
+    def _put(self, grams, tile, i: int, j: int) -> None:
         plan = self.plan
-        grams = self._empty()
+        high, wide = min(plan.tile, plan.n - i), min(plan.tile, plan.m - j)
+        for gram, value in zip(grams, tile, strict=True):
+            part = value[:high, :wide]
+            if plan.symmetric and i == j:
+                part = _mirrored(part)
+            gram[i : i + high, j : j + wide] = part
+            if plan.symmetric and i != j:
+                gram[j : j + wide, i : i + high] = _transposed(part)
+
+    def _pair_steps(self, grams):
+        plan = self.plan
         if plan.symmetric:
             left, right = np.triu_indices(plan.n)
         else:
             left, right = (g.reshape(-1) for g in np.indices((plan.n, plan.m)))
-        size = min(plan.rows, len(left))
-        starts = range(0, len(left), size)
-        for done, start in enumerate(starts):
+        size = min(plan.at_once, len(left))
+        for start in range(0, len(left), size):
             index = np.minimum(np.arange(start, start + size), len(left) - 1)
             i, j = left[index], right[index]
             sx = tuple(s.take(i) for s in self.sx)
             sy = tuple(s.take(j) for s in self.sy)
-            iy = j if plan.symmetric else j + plan.n
-            tile = _pairs(
-                self.network, sx, sy, jnp.asarray(i), jnp.asarray(iy), self.key, self.draws
-            )
-            for gram, value in zip(grams, self._values(tile), strict=True):
-                if gram is None:
-                    continue
+            iy = jnp.asarray(j if plan.symmetric else j + plan.n)
+            result = _pairs(self.network, sx, sy, jnp.asarray(i), iy, self.key, self.draws)
+            for gram, value in zip(grams, self._values(result), strict=True):
                 gram[i, j] = value
                 if plan.symmetric:
-                    gram[j, i] = _transposed(value[:, None])[0]
+                    gram[j, i] = np.swapaxes(value, 1, 2) if value.ndim == 3 else value
                     own = i == j
                     if not plan.readout:
                         gram[i[own], j[own]] = _halved(value[own])
-            if self.progress is not None:
-                self.progress(done + 1, len(starts))
-        return grams
+            yield min(start + size, len(left)), len(left)
 
 
 def _transposed(block: np.ndarray) -> np.ndarray:
@@ -285,11 +279,10 @@ def _transposed(block: np.ndarray) -> np.ndarray:
 
 
 def _mirrored(block: np.ndarray) -> np.ndarray:
-    """A diagonal block made exactly symmetric from its upper half."""
+    """A diagonal tile made exactly symmetric from its upper half."""
     lower = np.tri(len(block), k=-1, dtype=bool)
-    result = np.where(
-        lower.reshape(*lower.shape, *(1,) * (block.ndim - 2)), _transposed(block), block
-    )
+    lower = lower.reshape(*lower.shape, *(1,) * (block.ndim - 2))
+    result = np.where(lower, _transposed(block), block)
     if block.ndim == 4:
         own = np.arange(len(block))
         result[own, own] = _halved(result[own, own])

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from ..layers.base import AnyLayer
 from .inputs import Stream
-from .passes import Ask, CrossRun, Joint, MarginalRun, Options, PairRun, compiled
+from .passes import Ask, CrossRun, Joint, MarginalRun, Options, PairRun
 from .state import Cross, Facts, Form, Marginal, Need
 
 _LOOKS: dict = {}
@@ -43,8 +43,8 @@ class Network(eqx.Module):
     pull: bool = eqx.field(static=True, default=True)
     unroll: bool = eqx.field(static=True, default=False)
 
-    def options(self, key, draws: int, stagewise: bool = False) -> Options:
-        return Options(self.table, self.ntk, key, draws, self.pull, self.unroll, stagewise)
+    def options(self, key, draws: int) -> Options:
+        return Options(self.table, self.ntk, key, draws, self.pull, self.unroll)
 
     def look(self, streams, draws: int) -> Look:
         """What comes out, known from shapes alone; remembered, because it takes a trace."""
@@ -83,12 +83,12 @@ class Network(eqx.Module):
         state = run(self.net, self.start(streams, index), "net")
         return run.records, _single(state).unit
 
-    def cross(self, sx, sy, rx, ry, stagewise: bool = False):
+    def cross(self, sx, sy, rx, ry):
         """K and T of all pairs of two sets of inputs."""
-        call = compiled if stagewise else lambda function, *args: function(*args)
-        rx, ry = call(_against, rx, ry)
-        blocks = call(_start_blocks, sx, sy, self.need.cross)
-        run = CrossRun(self.options(None, 0, stagewise), rx, ry)
+        rx = jax.tree.map(lambda a: a[:, None], rx)
+        ry = jax.tree.map(lambda a: a[None, :], ry)
+        blocks = tuple(_start_cross(a, b, self.need.cross) for a, b in zip(sx, sy, strict=True))
+        run = CrossRun(self.options(None, 0), rx, ry)
         return finish(run(self.net, _one(blocks), "net"), self.ntk)
 
     def pairs(self, sx, sy, ix, iy, key, draws: int, watch=None):
@@ -101,15 +101,6 @@ class Network(eqx.Module):
         state = run(self.net, _one(tuple(states)), "net")
         k = tuple(s.k for s in state) if isinstance(state, tuple) else state.k
         return finish(k, self.ntk)
-
-
-def _against(rx, ry):
-    """Records of two sets of inputs, laid out against all their pairs."""
-    return jax.tree.map(lambda a: a[:, None], rx), jax.tree.map(lambda a: a[None, :], ry)
-
-
-def _start_blocks(sx, sy, form: Form) -> tuple[Cross, ...]:
-    return tuple(_start_cross(a, b, form) for a, b in zip(sx, sy, strict=True))
 
 
 def needs_of(net: AnyLayer, all_of_it: bool = False) -> tuple[Need, dict]:

@@ -47,7 +47,6 @@ class Options:
     draws: int = 0
     pull: bool = True
     unroll: bool = False  # run repeats as a plain loop, so that every layer can be looked at
-    stagewise: bool = False  # compile the cross pass stage by stage (see `CrossRun`)
     notes: set[str] | None = None  # a pass without numbers, in which layers leave notes
 
 
@@ -192,10 +191,6 @@ class CrossRun(Run):
 
     Records have leading axes that broadcast to the block's: `(n1, 1)` against `(1, n2)` for all
     pairs of two sets, or `(p,)` against `(p,)` for a list of pairs.
-
-    With `stagewise` the pass is not traced as a whole: each run of tokenwise layers, and each other
-    layer, is compiled by itself. On CPU, XLA otherwise merges a layer into every shift of the
-    convolution and into the reduction that follow it, and computes it up to ten times.
     """
 
     def __init__(self, options, rx, ry, lead: int = 2, path="", depth=None, watch=None):
@@ -214,46 +209,21 @@ class CrossRun(Run):
         )
 
     def __call__(self, layer: AnyLayer, k, name: str):
-        if isinstance(layer, Leaf):
-            return self.sequence([(name, layer)], k)
-        return layer.flow(k, self.inner(name))
-
-    def sequence(self, steps, k):
-        for stage in _stages(steps):
-            if isinstance(stage[0][1], Leaf):
-                k = self._stage(stage, k)
-            else:
-                ((name, layer),) = stage
-                k = self(layer, k, name)
+        if isinstance(layer, Composite):
+            return layer.flow(k, self.inner(name))
+        path = f"{self.path}/{name}"
+        ctx = self.context(path)
+        k = layer.cross(k, self.rx[name], self.ry[name], ctx)
+        k = jax.tree.map(lambda b: b.reduced(ctx.need.cross), k, is_leaf=_is_cross)
+        self.seen(path, k)
         return k
-
-    def _stage(self, stage: list[tuple[str, Leaf]], k):
-        """A run of leaf layers, compiled by itself if the pass is stagewise."""
-        layers = tuple(layer for _, layer in stage)
-        # without key and path, so that equal stages share one compilation
-        contexts = tuple(
-            Context("", self.options.table[f"{self.path}/{name}"], self.options.ntk)
-            for name, _ in stage
-        )
-        rx, ry = ([side[name] for name, _ in stage] for side in (self.rx, self.ry))
-        if self.options.stagewise:
-            return _compiled_stage(layers, contexts, k, rx, ry)
-        for (name, layer), ctx, side_x, side_y in zip(stage, contexts, rx, ry, strict=True):
-            k = _leaf(k, layer, ctx, side_x, side_y)
-            self.seen(f"{self.path}/{name}", k)
-        return k
-
-    def _call(self, function, *args):
-        return compiled(function, *args) if self.options.stagewise else function(*args)
 
     def combine(self, blocks: tuple[Cross, ...], weights):
         blocks, weights = merge_equal(blocks, weights)
-        means = self.rx["combine"], self.ry["combine"]
-        return self._call(combined, blocks, weights, *means)
+        return combined(blocks, weights, self.rx["combine"], self.ry["combine"])
 
     def pooled(self, step, k: Cross):
-        sides = self.rx["functional"], self.ry["functional"]
-        return self._call(contract, *sides, k, self.options.ntk)
+        return contract(self.rx["functional"], self.ry["functional"], k, self.options.ntk)
 
     def repeat(self, layer: AnyLayer, n: int, k, name: str):
         rx, ry = self.rx[name], self.ry[name]
@@ -270,13 +240,6 @@ class CrossRun(Run):
         done = len(rx["first"])
         if self.options.ntk:
             k = jax.tree.map(lambda b: b.with_zero_T(), k, is_leaf=_is_cross)
-        if self.options.stagewise:
-            for index in range(done, n):
-                sx, sy = compiled(
-                    _turn, (rx["rest"], ry["rest"]), jnp.asarray(index - done), self.lead
-                )
-                k = once(k, sx, sy, index)
-            return k
 
         def body(k, step):
             index, sx, sy = step
@@ -284,46 +247,6 @@ class CrossRun(Run):
 
         rest = jax.tree.map(lambda a: jnp.moveaxis(a, self.lead, 0), (rx["rest"], ry["rest"]))
         return jax.lax.scan(body, k, (jnp.arange(done, n), *rest))[0]
-
-
-def _stages(steps):
-    """Consecutive tokenwise leaves together, every other layer by itself."""
-    stages: list[list] = []
-    for name, layer in steps:
-        tokenwise = isinstance(layer, Leaf) and layer.tokenwise
-        if (
-            tokenwise
-            and stages
-            and isinstance(stages[-1][-1][1], Leaf)
-            and stages[-1][-1][1].tokenwise
-        ):
-            stages[-1].append((name, layer))
-        else:
-            stages.append([(name, layer)])
-    return stages
-
-
-def _leaf(k, layer: Leaf, ctx: Context, rx, ry):
-    k = layer.cross(k, rx, ry, ctx)
-    return jax.tree.map(lambda b: b.reduced(ctx.need.cross), k, is_leaf=_is_cross)
-
-
-@eqx.filter_jit
-def _compiled_stage(layers, contexts, k, rx, ry):
-    for layer, ctx, side_x, side_y in zip(layers, contexts, rx, ry, strict=True):
-        k = _leaf(k, layer, ctx, side_x, side_y)
-    return k
-
-
-@eqx.filter_jit
-def compiled(function, *args):
-    """`function(*args)` as one compiled program."""
-    return function(*args)
-
-
-def _turn(records, index, lead: int):
-    """The records of one turn of a repeat."""
-    return jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, index, lead, False), records)
 
 
 def combined(blocks: tuple[Cross, ...], weights, mx, my) -> Cross:

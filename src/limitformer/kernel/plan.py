@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import time
 import warnings
 from typing import Any
@@ -42,7 +43,7 @@ class Plan:
         seconds: time at this machine's measured rates of products, elementwise work and memory;
             what a good run comes close to, compilation not counted.
         memory: estimated peak in bytes, the result included.
-        block: inputs per block side (or pairs per block, if scores are drawn pair by pair).
+        block: inputs on each side of a tile that is computed together.
         shape, dtype: of each resulting kernel.
     """
 
@@ -146,7 +147,7 @@ def plan(
         draws if random else 0,
         sum(cost.values()),
         _peak(blocks, len(kinds), REPLICATES if random else 1),
-        blocks.rows,
+        blocks.tile,
         blocks.shape,
         dtype,
     )
@@ -161,7 +162,5 @@ def _seconds(work: Work, rates: Rates, dtype) -> float:
 
 
 def _peak(blocks: BlockPlan, kinds: int, replicates: int) -> int:
-    result = int(np.prod(blocks.shape)) * blocks.dtype.itemsize * kinds
-    rows = min(blocks.rows, blocks.n) * min(blocks.rows, blocks.m)
-    block = blocks.pair_bytes * (blocks.rows if blocks.pairs else rows)
-    return block + result * (1 if replicates == 1 else replicates + 2)
+    result = math.prod(blocks.shape) * blocks.dtype.itemsize * kinds
+    return blocks.peak + result * (1 if replicates == 1 else replicates + 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -30,8 +29,6 @@ class Activation(Leaf):
         >>> import jax.numpy as jnp, limitformer as lf
         >>> net = lf.Serial(lf.Dense(), lf.Activation(jnp.tanh), lf.Dense())
     """
-
-    tokenwise: ClassVar[bool] = True
 
     dual: duals.Dual
 

@@ -90,12 +90,11 @@ class Layer(eqx.Module):
 class Leaf(Layer):
     """A layer with a kernel map and a finite twin.
 
-    `random_scores` says that the kernel map averages over draws of attention scores, `tokenwise`
-    that K'_ab depends on K_ab only. In the finite twin, `makes_channels` says that the layer chooses its
-    number of output channels, `keeps_channels` that it has as many as its input.
+    `random_scores` says that the kernel map averages over draws of attention scores. In the finite
+    twin, `makes_channels` says that the layer chooses its number of output channels,
+    `keeps_channels` that it has as many as its input.
     """
 
-    tokenwise: ClassVar[bool] = False
     makes_channels: ClassVar[bool] = False
     keeps_channels: ClassVar[bool] = True
 

@@ -27,7 +27,6 @@ class Dense(Leaf):
         4.0
     """
 
-    tokenwise: ClassVar[bool] = True
     makes_channels: ClassVar[bool] = True
 
     w_std: float = eqx.field(converter=hyper, default=1.0)

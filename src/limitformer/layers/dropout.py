@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -19,8 +18,6 @@ class Dropout(Leaf):
     Only one evaluation of an input shares its own dropped channels: the factor is on the diagonal
     (same row of x, same token) of `kernel(x)`, and nowhere in `kernel(x, y)`.
     """
-
-    tokenwise: ClassVar[bool] = True
 
     keep: float = eqx.field(converter=hyper, default=0.9)
 

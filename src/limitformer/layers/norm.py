@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -27,8 +27,6 @@ class LayerNorm(Leaf):
         over: "channels" or "all".
         eps: added to the variance; an all-zero token stays zero.
     """
-
-    tokenwise: ClassVar[bool] = True
 
     over: str = eqx.field(static=True, default="channels")
     eps: float = eqx.field(converter=hyper, default=1e-12)
@@ -104,8 +102,6 @@ class RMSNorm(Leaf):
 
     m' = m_a / sqrt(K_aa); eps is added to K_aa, so that an all-zero token stays zero.
     """
-
-    tokenwise: ClassVar[bool] = True
 
     eps: float = eqx.field(converter=hyper, default=1e-12)
 

@@ -26,7 +26,7 @@ class Width:
     Attributes:
         width, heads, head_width: sizes of the twins.
         errors: by kind, |k_r - k| / |k| of every twin r, in the Frobenius norm.
-        example: by kind, the kernel of the first twin.
+        example: by kind, the kernel of the twin whose NNGP error is the median one.
     """
 
     width: int
@@ -140,7 +140,8 @@ def convergence(
         kernels = [draw(jax.random.fold_in(key, r), inputs) for r in range(count)]
         kernels = [{kind: np.asarray(k, float) for kind, k in one.items()} for one in kernels]
         errors = {kind: np.array([_error(k[kind], limit[kind]) for k in kernels]) for kind in KINDS}
-        found.append(Width(width, sizes["heads"], sizes["head_width"], errors, kernels[0]))
+        median = int(np.argsort(errors["nngp"])[(count - 1) // 2])
+        found.append(Width(width, sizes["heads"], sizes["head_width"], errors, kernels[median]))
         if progress is not None:
             progress(done + 1, len(widths))
     return Convergence({kind: np.asarray(limit[kind], float) for kind in KINDS}, tuple(found))

@@ -120,8 +120,8 @@ STEPS = {
 def network(settings: Settings) -> Serial:
     """A vision transformer with attention weights that are the scores themselves.
 
-    Its kernel is exact at the scores' real scale 1/sqrt(d). The MLPs are ReLU networks with He
-    weights, so that they keep the variance.
+    Its kernel is exact at the scale 1/sqrt(d) of real transformers, and costs as much as a dense
+    layer's.
     """
     return _vision_transformer(
         settings, lf.Attention(weights="identity", qk_std=settings.qk_std, per_key=True)
@@ -179,8 +179,8 @@ def classified(gram: Gram, digits: Digits) -> dict[str, Classification]:
     kernels = {
         "NNGP": gram.nngp,
         "NTK": gram.ntk,
-        "Gaussian kernel of pixels": np.exp(-distance / median),
-        "linear kernel of pixels": pixels @ pixels.T,
+        "Gaussian, pixels": np.exp(-distance / median),
+        "linear, pixels": pixels @ pixels.T,
     }
     return {
         name: classify(

@@ -15,12 +15,12 @@ def check_target(path: Path, generator: str) -> None:
         FileExistsError: something else is there, or a parent is not a folder.
         PermissionError: the folder, or the nearest one above that exists, cannot be written to.
     """
-    if path.exists() or path.is_symlink():
-        if not (path.is_file() and _generator_line(generator) in _head(path)):
-            raise FileExistsError(
-                f"{path} exists and was not written by {generator}, so it is left alone. "
-                "Move it away, or choose another folder with --out."
-            )
+    there = path.exists() or path.is_symlink()
+    if there and not (path.is_file() and _generator_line(generator) in _head(path)):
+        raise FileExistsError(
+            f"{path} exists and was not written by {generator}, so it is left alone. "
+            "Move it away, or choose another folder with --out."
+        )
     folder = path.parent
     while not folder.exists():
         folder = folder.parent

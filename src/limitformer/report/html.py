@@ -32,7 +32,7 @@ def escape(value: Any) -> Markup:
 
 _INLINE = (
     (re.compile(r"`([^`]+)`"), r"<code>\1</code>"),
-    (re.compile(r"(?<![\w*])\*([^*\s](?:[^*]*[^*\s])?)\*(?![\w*])"), r"<em>\1</em>"),
+    (re.compile(r"\*([^*\s](?:[^*]*[^*\s])?)\*"), r"<em>\1</em>"),
     (re.compile(r"_\{([^{}]*)\}"), r"<sub>\1</sub>"),
     (re.compile(r"\^\{([^{}]*)\}"), r"<sup>\1</sup>"),
 )
@@ -69,21 +69,22 @@ def code(text: str) -> Markup:
 
 
 def table(
-    head: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "", numbers: str = ""
+    head: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "", columns: str = ""
 ) -> Markup:
     """A table that scrolls sideways where the screen is narrow.
 
     Args:
         head: column titles, as prose.
         rows: cells; strings are prose, everything else is text. The first cell names its row.
-        caption: a sentence under the title, as prose.
-        numbers: one letter per column, `r` for numbers (aligned right), `l` for text; columns
-            that are not said are text.
+        caption: a sentence above the table, as prose.
+        columns: one letter per column, `l` for text, `r` for numbers (aligned right), `e` for
+            equations (never broken); columns that are not said are text.
 
     Raises:
         ValueError: a row has not as many cells as there are columns.
     """
-    align = numbers.ljust(len(head), "l")
+    kinds = [{"r": ' class="number"', "e": ' class="formula"'}.get(c, "") for c in columns]
+    kinds += [""] * (len(head) - len(kinds))
 
     def line(cells: Sequence[Any], tag: str) -> str:
         if len(cells) != len(head):
@@ -94,16 +95,15 @@ def table(
         for index, cell in enumerate(cells):
             name = "th" if tag == "th" or index == 0 else "td"
             scope = "" if name == "td" else f' scope="{"col" if tag == "th" else "row"}"'
-            kind = ' class="number"' if align[index] == "r" else ""
             text = prose(cell) if isinstance(cell, str) else escape(cell)
-            parts.append(f"<{name}{scope}{kind}>{text}</{name}>")
+            parts.append(f"<{name}{scope}{kinds[index]}>{text}</{name}>")
         return f"<tr>{''.join(parts)}</tr>"
 
     body = "\n".join(line(list(row), "td") for row in rows)
-    title = f"<caption>{prose(caption)}</caption>" if caption else ""
+    title = f"<figcaption>{prose(caption)}</figcaption>" if caption else ""
     return Markup(
-        f'<div class="scroll"><table>{title}<thead>{line(list(head), "th")}</thead>'
-        f"<tbody>\n{body}\n</tbody></table></div>"
+        f'<figure class="table">{title}<div class="scroll" tabindex="0"><table>'
+        f"<thead>{line(list(head), 'th')}</thead><tbody>\n{body}\n</tbody></table></div></figure>"
     )
 
 

@@ -13,6 +13,7 @@ PIVOT = 32.0
 _matmul = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
 
 
+@jax.jit
 @functools.partial(jnp.vectorize, signature="(m,m)->(m,m)")
 def _factor(K: Array) -> Array:
     m = K.shape[0]

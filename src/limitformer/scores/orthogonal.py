@@ -1,5 +1,7 @@
 """Standard normals in orthogonal antithetic sets: means of cubic polynomials are almost exact."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -28,7 +30,7 @@ def _haar(g: Float[Array, "m m"]) -> Float[Array, "m m"]:
     return jax.lax.scan(column, jnp.zeros_like(g), (g.T, jnp.arange(m)))[0]
 
 
-def _block(key: PRNGKeyArray, m: int, dtype: DTypeLike) -> Float[Array, "2*m m"]:
+def _block(key: PRNGKeyArray, m: int, dtype: DTypeLike) -> Float[Array, "draws m"]:
     """2m normals of m dimensions: +- r_i q_i in random order, q_i the rows of a Haar matrix.
 
     r_i is the length of a Gaussian column: chi_m, and independent of the directions q.
@@ -39,18 +41,23 @@ def _block(key: PRNGKeyArray, m: int, dtype: DTypeLike) -> Float[Array, "2*m m"]
     return jax.random.permutation(order, jnp.concatenate([z, -z]))
 
 
-def _set(key: PRNGKeyArray, size: int, dims: int, dtype: DTypeLike) -> Float[Array, "size dims"]:
-    """One set of draws; dimensions beyond size / 2 are further, independent blocks.
+@functools.partial(jax.jit, static_argnames=("m", "groups", "dtype"))
+def _blocks(key: PRNGKeyArray, m: int, groups: int, dtype: DTypeLike) -> Float[Array, "draws dims"]:
+    """Independent blocks side by side.
 
-    Blocks are made `_TOGETHER` at a time, always as many, so that a block has the same rounding
+    They are made `_TOGETHER` at a time, always as many, so that a block has the same rounding
     whatever the number of dimensions.
     """
-    m = size // 2
-    groups = -(-dims // (m * _TOGETHER))
     keys = _keys(key, groups * _TOGETHER)
     keys = keys.reshape(groups, _TOGETHER, *keys.shape[1:])  # raw keys have a second axis
     z = jax.lax.map(jax.vmap(lambda k: _block(k, m, dtype)), keys)
-    return jnp.moveaxis(z, 2, 0).reshape(size, -1)[:, :dims]
+    return jnp.moveaxis(z, 2, 0).reshape(2 * m, -1)
+
+
+def _set(key: PRNGKeyArray, size: int, dims: int, dtype: DTypeLike) -> Float[Array, "draws dims"]:
+    """One set of draws; dimensions beyond size / 2 are further, independent blocks."""
+    m = size // 2
+    return _blocks(key, m, -(-dims // (m * _TOGETHER)), dtype)[:, :dims]
 
 
 def _plain(key: PRNGKeyArray, dims: int, dtype: DTypeLike) -> Float[Array, "1 dims"]:

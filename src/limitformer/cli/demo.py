@@ -1,0 +1,100 @@
+"""The command `demo`: run the steps, print a table, write the report."""
+
+import datetime
+import shlex
+import sys
+import time
+from pathlib import Path
+
+from limitformer.cli.progress import StepProgress
+from limitformer.cli.table import text_table
+from limitformer.plot.extras import optional
+from limitformer.report.files import check_target, write_report
+
+FILE = "report.html"
+
+
+def demo(out: Path, quick: bool = False, settings=None) -> int:
+    """Run the demo.
+
+    Args:
+        out: folder of the report.
+        quick: fewer images, widths and networks.
+        settings: a `limitformer.report.demo.Settings` to use instead.
+
+    Returns:
+        The exit status: 0, or 1 if the report could not be written or a package is missing.
+    """
+    start = time.perf_counter()
+    path = out / FILE
+    try:
+        # What can fail without any work fails first.
+        optional("matplotlib.figure")
+        optional("sklearn.datasets")
+        from limitformer.report import demo as steps
+        from limitformer.report.demo_page import GENERATOR, demo_page
+
+        check_target(path, GENERATOR)
+        settings = settings or (steps.QUICK if quick else steps.Settings())
+        progress = StepProgress(steps.STEPS)
+        try:
+            result = steps.run(settings, progress)
+        finally:
+            progress.close()
+        page = demo_page(result, _command(out, quick), datetime.datetime.now().astimezone())
+        write_report(path, page, GENERATOR)
+    except (OSError, ModuleNotFoundError) as error:
+        print(f"limitformer demo: {error}", file=sys.stderr)
+        return 1
+    print(_tables(result))
+    print(f"\n{path.resolve().as_uri()}")
+    print(f"One page, {len(page.encode()) / 1e6:.1f} MB, {time.perf_counter() - start:.0f} s.")
+    return 0
+
+
+def _command(out: Path, quick: bool) -> str:
+    options = ["--quick"] if quick else []
+    if out != Path("demo"):
+        options += ["--out", str(out)]
+    return shlex.join(["python", "-m", "limitformer", "demo", *options])
+
+
+def _tables(result) -> str:
+    from limitformer.report.convergence import KINDS
+    from limitformer.report.demo_page import accuracy, with_error
+
+    settings = result.settings
+    classes = text_table(
+        ("kernel", "ridge", "left out, %", "held out, %", "mistakes"),
+        [
+            (
+                name,
+                f"{r.ridge:.0e}",
+                f"{100 * r.loo_accuracy:.1f}",
+                accuracy(r),
+                str(int((~r.correct).sum())),
+            )
+            for name, r in result.classified.items()
+        ],
+    )
+    twins = text_table(
+        ("width", "networks", "NNGP error, %", "NTK error, %"),
+        [
+            (
+                str(w.width),
+                str(len(w.errors["nngp"])),
+                *(with_error(100 * w.mean(k), 100 * w.sem(k)) for k in KINDS),
+            )
+            for w in result.convergence.widths
+        ],
+    )
+    fits = [result.convergence.slope(kind) for kind in KINDS]
+    slopes = ", ".join(
+        f"{kind.upper()} {fit.slope:.2f} ± {fit.slope_sem:.2f}"
+        for kind, fit in zip(KINDS, fits, strict=True)
+    )
+    return (
+        f"Digits: {settings.train} to learn from, {settings.test} held out\n{classes}\n\n"
+        f"Finite networks against the limit (1/√width: slope -0.5)\n{twins}\n"
+        f"slope in log width: {slopes}"
+    )
