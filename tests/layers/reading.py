@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import jax
+import jax.numpy as jnp
 import limitformer as lf
 import numpy as np
 from limitformer import duals
@@ -181,7 +183,8 @@ class Reader:
             return naive.one_hot(pair)
         if isinstance(decay, lf.SquaredExponential):
             return naive.squared_exponential(pair, decay.phi, decay.rho)
-        return naive.decay_of_index(pair, lambda d2: float(decay.fn(np.float64(d2))))
+        with jax.enable_x64(True):
+            return naive.decay_of_index(pair, lambda d2: float(decay.fn(jnp.asarray(d2, float))))
 
     def Position(self, layer, s):
         R = self.code(layer.decay, s.pair)
@@ -218,6 +221,8 @@ class Reader:
                 index = np.arange(n)
                 options[f"bias_{side}"] = [position.fn(index[:, None] - index[None])]
         zeta, stds = self.zeta(layer.weights), (layer.qk_std, layer.ov_std, layer.b_std)
+        if "bias_x" in options and zeta is naive.IDENTITY:
+            zeta = naive.polynomial(0.0, 1.0)  # smooth, for the quadrature with a mean
         if layer.scale == "linear":
             tied = layer.tied is not False
             new = naive.attention_linear(

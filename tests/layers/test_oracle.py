@@ -82,3 +82,31 @@ def test_exact(case: Case):
         check(entries(k.nngp[i, j], pair), pair.Kxy, 1e-10)
         if case.name != "sign":  # the dual has the slope 0 that gradient descent sees, not a delta
             check(entries(k.ntk[i, j], pair), pair.Txy, 1e-10)
+
+
+REPLICATES, DRAWS = 32, 400
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, id=c.name, marks=() if c.fast else pytest.mark.zoo) for c in RANDOM],
+)
+def test_softmax(case: Case):
+    """Softmax at scale "sqrt" against plain Monte Carlo, within 5 standard errors.
+
+    The oracle has 32 replicates; the library's own error is made small beside it.
+    """
+    x, mask, cut, _ = pair_of(case)
+    k = case.net.kernel(x, x_mask=mask, draws=2048)
+    rngs = np.random.default_rng([5, *case.name.encode()]).spawn(REPLICATES)
+    found = [oracle(case, Reader(FUNCTIONS, rng, DRAWS), cut, None) for rng in rngs]
+    for which, (i, j) in enumerate([(0, 0), (0, 1)]):
+        for value, error, field in ((k.nngp, k.nngp_sem, "Kxy"), (k.ntk, k.ntk_sem, "Txy")):
+            samples = np.stack([getattr(f[which], field) for f in found])
+            pair = found[0][which]
+            actual, own = (np.atleast_2d(entries(v[i, j], pair)) for v in (value, error))
+            sem = np.hypot(samples.std(0, ddof=1) / np.sqrt(REPLICATES), own)
+            # where tokens leave nothing to chance both errors are rounding
+            sem = sem + 1e-12 * np.abs(actual).max()
+            assert (np.abs(actual - samples.mean(0)) < 5 * sem).all()
+            assert sem.max() < 0.05 * np.abs(actual).max()

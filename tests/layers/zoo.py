@@ -151,7 +151,7 @@ def _cases():
             lf.Erf(),
             lf.AvgPool((2, 2), padding="same"),
             D(),
-            lf.AvgPool((2, 1)),
+            lf.AvgPool((1, 2)),
             lf.FirstToken(),
         ),
         **image,
@@ -208,7 +208,7 @@ def _cases():
     add("linear mask fn", _dense(linear("relu", mask=_local), lf.Erf()), smooth=False)
 
     # Attention, scale "sqrt", exact
-    add("sqrt identity", _dense(sqrt("identity"), lf.Erf()), **equivariant)
+    add("sqrt identity", _dense(A(weights="identity", qk_std=0.4, b_std=0.2), lf.Erf()), **equivariant)
     add("sqrt identity causal", _dense(sqrt("identity", causal=True), readout=lf.LastToken()))
     add("sqrt identity per key", _dense(sqrt("identity", per_key=True, mask=_local)))
     add("sqrt relu", _dense(sqrt("relu"), lf.Erf()), **equivariant, smooth=False)

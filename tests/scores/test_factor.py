@@ -12,7 +12,6 @@ from limitformer.scores import (
     semidefinite_cholesky,
 )
 
-
 semidefinite_cholesky = jax.jit(semidefinite_cholesky)
 joint_features = jax.jit(joint_features)
 

@@ -31,7 +31,7 @@ def layer(Fx, Fy, Z):
 def test_standard_errors_are_honest_and_means_unbiased(key):
     """z of 500 runs against a huge plain sample: Student's t with REPLICATES - 1 df."""
     Fx, Fy = pair(key)
-    each = draws_each(72 * REPLICATES)
+    each = draws_each(64 * REPLICATES)
 
     @jax.jit
     @jax.vmap
@@ -45,7 +45,7 @@ def test_standard_errors_are_honest_and_means_unbiased(key):
         return layer(Fx, Fy, jax.random.normal(k, (1000, 6, 6)))
 
     # The truth is a huge plain sample; its own error is taken out by adding it to that of a run.
-    sample = np.asarray(plain(jax.random.split(jax.random.key(5), 2000)), np.float64)
+    sample = np.asarray(plain(jax.random.split(jax.random.key(5), 500)), np.float64)
     truth, doubt = sample.mean(0), sample.std(0) / np.sqrt(len(sample))
     mean, error = (np.asarray(m, np.float64) for m in run(jax.random.split(key, 500)))
     sem = np.hypot(mean.std(0) / np.sqrt(500), doubt)

@@ -34,7 +34,7 @@ def loops(P, R, K, B, rho=None):
     return S
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 64])
+@pytest.mark.parametrize("chunk", [2, 64])
 @pytest.mark.parametrize("rotary", [False, True])
 def test_sums_against_loops(key, chunk, rotary):
     """Cross-attention sizes: 3 and 2 queries, 4 and 5 keys, 3 draws."""
@@ -147,7 +147,7 @@ def test_sakai_variance(key, s, expected):
         A = attention_draws(normals(key=k, draws=64, dims=s)[:, None])
         return value_sum(A, A, jnp.eye(s))[0, 0]
 
-    v = np.asarray(jax.jit(jax.vmap(one))(jax.random.split(key, 1000)), np.float64)
+    v = np.asarray(jax.jit(jax.vmap(one))(jax.random.split(key, 500)), np.float64)
     assert abs(v.mean() - expected) < 5 * v.std() / np.sqrt(len(v)) + 5e-5
 
 

@@ -4,7 +4,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Mapping
-from typing import TextIO
+from typing import IO
 
 
 class StepProgress:
@@ -17,7 +17,7 @@ class StepProgress:
         stream: where to write; None: standard error.
     """
 
-    def __init__(self, steps: Mapping[str, float], stream: TextIO | None = None):
+    def __init__(self, steps: Mapping[str, float], stream: IO[str] | None = None):
         self.steps = dict(steps)
         self.stream = sys.stderr if stream is None else stream
         self.terminal = self.stream.isatty()

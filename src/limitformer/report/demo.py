@@ -110,10 +110,10 @@ class Demo:
 # Names of the steps, with seconds on two idle cores: progress weighs the steps by them.
 STEPS = {
     "digits": 1.0,
-    "kernel of all images": 16.0,
-    "classification": 3.0,
-    "finite twins": 32.0,
-    "softmax attention": 8.0,
+    "kernel of all images": 12.0,
+    "classification": 2.0,
+    "finite twins": 28.0,
+    "softmax attention": 6.0,
 }
 
 
@@ -182,12 +182,14 @@ def classified(gram: Gram, digits: Digits) -> dict[str, Classification]:
         "Gaussian, pixels": np.exp(-distance / median),
         "linear, pixels": pixels @ pixels.T,
     }
-    return {
-        name: classify(
-            K[:n, :n], K[n:, :n], np.diagonal(K)[n:], digits.labels[:n], digits.labels[n:]
-        )
-        for name, K in kernels.items()
-    }
+    # These matrices are small, and BLAS threads that wait for a busy core cost more than they give.
+    with optional("threadpoolctl").threadpool_limits(1, user_api="blas"):
+        return {
+            name: classify(
+                K[:n, :n], K[n:, :n], np.diagonal(K)[n:], digits.labels[:n], digits.labels[n:]
+            )
+            for name, K in kernels.items()
+        }
 
 
 def softmax_block(net: Serial, digits: Digits, settings: Settings) -> SoftmaxBlock:

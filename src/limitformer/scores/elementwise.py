@@ -59,12 +59,15 @@ def average_identity(
 
     def seen(values):
         """sum_cd values_cd over what queries a and b see, with the rotary factor."""
-        if x.weight is None and phases_x is None:
-            return jnp.sum(values, axis=(-2, -1), keepdims=True)
-        total = None
+        total: Any = None
         for px, py in [(None, None)] if phases_x is None else zip(phases_x, phases_y, strict=True):
             left, right = _product(x.weight, px), _product(y.weight, py)
-            term = jnp.matmul(jnp.matmul(left, values), jnp.swapaxes(right, -1, -2))
+            # without weights every valid key counts once, and padding is zero already
+            term = values.sum(-2, keepdims=True) if left is None else jnp.matmul(left, values)
+            if right is None:
+                term = term.sum(-1, keepdims=True)
+            else:
+                term = jnp.matmul(term, jnp.swapaxes(right, -1, -2))
             total = term if total is None else total + term
         return total
 

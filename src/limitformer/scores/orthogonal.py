@@ -11,7 +11,7 @@ from jaxtyping import Float, PRNGKeyArray
 LARGEST = 256
 """Draws of one set; more draws are several independent sets (chosen by `benchmarks/draws.py`)."""
 
-_TOGETHER = 16
+_TOGETHER = 4
 
 
 def _haar(g: Float[Array, "m m"]) -> Float[Array, "m m"]:

@@ -1,0 +1,91 @@
+"""The demo from end to end, on sizes that take seconds."""
+
+import datetime
+
+import numpy as np
+import pytest
+
+from limitformer.report import demo
+from limitformer.report.demo_page import demo_page, layer_rows, with_error
+
+from .test_html import Outline, assert_self_contained
+
+TINY = demo.Settings(
+    train=60, test=30, widths=(8, 32), networks=(4, 3), head_width=4, digits=3, draws=64
+)
+
+
+@pytest.fixture(scope="module")
+def result():
+    steps = []
+    made = demo.run(TINY, lambda name, part: steps.append((name, part)))
+    return made, steps
+
+
+@pytest.fixture(scope="module")
+def page(result):
+    date = datetime.datetime(2020, 6, 18, 12, 0, tzinfo=datetime.UTC)
+    return demo_page(result[0], "python -m limitformer demo --out 'a <b>'", date)
+
+
+def test_every_step_reports_from_start_to_end(result):
+    made, steps = result
+    assert [name for name, part in steps if part == 0] == list(demo.STEPS)
+    assert all((name, 1.0) in steps for name in demo.STEPS)
+    assert list(made.seconds) == list(demo.STEPS)
+
+
+def test_the_kernel_classifies(result):
+    made, _ = result
+    for name in ("NNGP", "NTK"):
+        assert made.classified[name].accuracy > 0.5  # chance is 0.1
+
+
+def test_twins_are_compared_with_the_limit(result):
+    made, _ = result
+    assert [len(w.errors["nngp"]) for w in made.convergence.widths] == [4, 3]
+    assert [w.heads for w in made.convergence.widths] == [2, 8]
+    assert all(np.all(w.errors[k] > 0) for w in made.convergence.widths for k in ("nngp", "ntk"))
+
+
+def test_softmax_has_standard_errors(result):
+    made, _ = result
+    assert made.softmax.kernel.nngp_sem.shape == (3, 3)
+    assert np.all(made.softmax.relative("ntk") < 0.2)
+
+
+def test_the_page_is_self_contained_and_complete(page):
+    assert_self_contained(page)
+    outline = Outline(page)
+    assert sum(tag == "svg" for tag, _ in outline.tags) == 9
+    ids = [a["id"] for _, a in outline.tags if "id" in a]
+    assert len(ids) == len(set(ids))
+    for text in ("Softmax attention", "split_seed", "scikit-learn", "18 June 2020", "'a <b>'"):
+        assert text in outline.text
+    assert "nan" not in outline.text
+
+
+def test_the_table_of_layers_is_the_network():
+    rows = [name.strip() for name, _, _ in layer_rows(demo.network(TINY))]
+    assert rows[:3] == ["Conv", "Position", "2 × block"]
+    assert rows.count("Attention") == 1 and rows.count("Residual") == 2 and "Relu" in rows
+    assert all(effect for name, _, effect in layer_rows(demo.network(TINY)) if "×" not in name)
+
+
+def test_more_images_than_there_are():
+    with pytest.raises(ValueError, match="need 1798 images, but there are 1797"):
+        demo.load_digits(demo.Settings(train=1000, test=798))
+
+
+def test_the_split_is_reproducible_and_disjoint():
+    one, two = (demo.load_digits(demo.Settings()) for _ in range(2))
+    np.testing.assert_array_equal(one.images, two.images)
+    assert one.images.shape == (1797, 8, 8, 1) and one.images.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "expected"),
+    [(12.345, 1.234, "12.3 ± 1.2"), (0.5, 0.0123, "0.500 ± 0.012"), (3.0, 0.0, "3.0000 ± 0.0000")],
+)
+def test_values_with_errors(value, error, expected):
+    assert with_error(value, error) == expected
