@@ -4,8 +4,9 @@
 
 Gain: standard deviation of K' (NNGP) and T' (NTK) of one softmax layer at scale "sqrt" with
 independent normals over that with `limitformer.scores.normals`, at the same number of draws; the
-root of the mean variance over all entries, and the least of any entry. Both variances are those of
-one replicate of 1024 / replicates draws: the mean over independent replicates has the same ratio.
+root of the mean variance over all entries, and the least of any entry (noise if runs are few).
+Both variances are those of one replicate of 1024 / replicates draws: the mean over independent
+replicates has the same ratio.
 Honest: Kolmogorov-Smirnov test of (mean - truth) / error against Student's t.
 """
 

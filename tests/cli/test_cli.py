@@ -1,21 +1,14 @@
 """The command line: help without weight, clear errors, nothing half-written."""
 
 import io
-import os
 import subprocess
 import sys
 
 import pytest
 
 from limitformer.cli import main
-from limitformer.cli.demo import demo
 from limitformer.cli.progress import StepProgress
 from limitformer.report import demo as steps
-from limitformer.report.demo_page import GENERATOR
-
-TINY = steps.Settings(
-    train=40, test=20, depth=1, widths=(8, 16), networks=(2, 2), head_width=4, digits=2, draws=32
-)
 
 
 def python(code: str) -> subprocess.CompletedProcess:
@@ -48,18 +41,6 @@ print("heavy:", sorted(heavy))
 def test_no_command_shows_help(capsys):
     assert main([]) == 0
     assert "demo" in capsys.readouterr().out
-
-
-def test_the_demo_writes_one_page_and_prints_tables(tmp_path, capsys):
-    out = tmp_path / "made" / "here"
-    assert demo(out, settings=TINY) == 0
-    assert os.listdir(out) == ["report.html"]
-    printed = capsys.readouterr()
-    for text in ("NNGP", "NTK", "held out", "slope in log width", "report.html"):
-        assert text in printed.out
-    assert "finite twins" in printed.err
-    page = (out / "report.html").read_text("utf-8")
-    assert GENERATOR in page and "--out" in page
 
 
 def no_work(*_):

@@ -10,7 +10,7 @@ from limitformer.report.classify import classify, largest
 def problem():
     rng = np.random.default_rng(0)
     labels = np.arange(60) % 3
-    points = rng.normal(size=(60, 2)) + 2.5 * np.eye(3)[labels][:, :2]
+    points = rng.normal(size=(60, 3)) + 3 * np.eye(3)[labels]
     distance = np.sum((points[:, None] - points[None]) ** 2, axis=-1)
     return np.exp(-distance / 2), labels
 

@@ -1,73 +1,94 @@
 """The demo from end to end, on sizes that take seconds."""
 
-import datetime
+import contextlib
+import io
+import os
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+import limitformer.cli.demo as cli
 from limitformer.report import demo
-from limitformer.report.demo_page import demo_page, layer_rows, with_error
+from limitformer.report.demo_page import layer_rows, with_error
 
 from .test_html import Outline, assert_self_contained
 
 TINY = demo.Settings(
-    train=60, test=30, widths=(8, 32), networks=(4, 3), head_width=4, digits=3, draws=64
+    train=60, test=30, depth=1, widths=(8, 32), networks=(4, 3), head_width=4, digits=3, draws=64
 )
 
 
 @pytest.fixture(scope="module")
-def result():
-    steps = []
-    made = demo.run(TINY, lambda name, part: steps.append((name, part)))
-    return made, steps
+def made(tmp_path_factory):
+    """One run of the whole command: results, steps, the page, and what it printed."""
+    out = tmp_path_factory.mktemp("demo") / "a <b>" / "c"
+    results, steps, printed = [], [], io.StringIO()
+
+    def run(settings, progress):
+        def watch(name, part):
+            steps.append((name, part))
+            progress(name, part)
+
+        results.append(demo.run(settings, watch))
+        return results[0]
+
+    with contextlib.redirect_stdout(printed):
+        assert cli.demo(out, settings=TINY, run=run) == 0
+    assert os.listdir(out) == ["report.html"]
+    return Made(results[0], steps, (out / "report.html").read_text("utf-8"), printed.getvalue())
 
 
-@pytest.fixture(scope="module")
-def page(result):
-    date = datetime.datetime(2020, 6, 18, 12, 0, tzinfo=datetime.UTC)
-    return demo_page(result[0], "python -m limitformer demo --out 'a <b>'", date)
+class Made(NamedTuple):
+    result: demo.Demo
+    steps: list
+    page: str
+    printed: str
 
 
-def test_every_step_reports_from_start_to_end(result):
-    made, steps = result
-    assert [name for name, part in steps if part == 0] == list(demo.STEPS)
-    assert all((name, 1.0) in steps for name in demo.STEPS)
-    assert list(made.seconds) == list(demo.STEPS)
+def test_every_step_reports_from_start_to_end(made):
+    assert [name for name, part in made.steps if part == 0] == list(demo.STEPS)
+    assert all((name, 1.0) in made.steps for name in demo.STEPS)
+    assert list(made.result.seconds) == list(demo.STEPS)
 
 
-def test_the_kernel_classifies(result):
-    made, _ = result
+def test_the_kernel_classifies(made):
     for name in ("NNGP", "NTK"):
-        assert made.classified[name].accuracy > 0.5  # chance is 0.1
+        assert made.result.classified[name].accuracy > 0.5  # chance is 0.1
 
 
-def test_twins_are_compared_with_the_limit(result):
-    made, _ = result
-    assert [len(w.errors["nngp"]) for w in made.convergence.widths] == [4, 3]
-    assert [w.heads for w in made.convergence.widths] == [2, 8]
-    assert all(np.all(w.errors[k] > 0) for w in made.convergence.widths for k in ("nngp", "ntk"))
+def test_twins_are_compared_with_the_limit(made):
+    assert [len(w.errors["nngp"]) for w in made.result.convergence.widths] == [4, 3]
+    assert [w.heads for w in made.result.convergence.widths] == [2, 8]
+    assert all(
+        np.all(w.errors[k] > 0) for w in made.result.convergence.widths for k in ("nngp", "ntk")
+    )
 
 
-def test_softmax_has_standard_errors(result):
-    made, _ = result
-    assert made.softmax.kernel.nngp_sem.shape == (3, 3)
-    assert np.all(made.softmax.relative("ntk") < 0.2)
+def test_softmax_has_standard_errors(made):
+    assert made.result.softmax.kernel.nngp_sem.shape == (3, 3)
+    assert np.all(made.result.softmax.relative("ntk") < 0.2)
 
 
-def test_the_page_is_self_contained_and_complete(page):
-    assert_self_contained(page)
-    outline = Outline(page)
+def test_tables_are_printed(made):
+    for text in ("NNGP", "NTK", "held out", "slope in log width: NNGP", "report.html"):
+        assert text in made.printed
+
+
+def test_the_page_is_self_contained_and_complete(made):
+    assert_self_contained(made.page)
+    outline = Outline(made.page)
     assert sum(tag == "svg" for tag, _ in outline.tags) == 9
     ids = [a["id"] for _, a in outline.tags if "id" in a]
     assert len(ids) == len(set(ids))
-    for text in ("Softmax attention", "split_seed", "scikit-learn", "18 June 2020", "'a <b>'"):
+    for text in ("Softmax attention", "split_seed", "scikit-learn", "demo --out '", "a <b>"):
         assert text in outline.text
     assert "nan" not in outline.text
 
 
 def test_the_table_of_layers_is_the_network():
     rows = [name.strip() for name, _, _ in layer_rows(demo.network(TINY))]
-    assert rows[:3] == ["Conv", "Position", "2 × block"]
+    assert rows[:3] == ["Conv", "Position", "1 × block"]
     assert rows.count("Attention") == 1 and rows.count("Residual") == 2 and "Relu" in rows
     assert all(effect for name, _, effect in layer_rows(demo.network(TINY)) if "×" not in name)
 

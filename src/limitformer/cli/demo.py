@@ -14,13 +14,14 @@ from limitformer.report.files import check_target, write_report
 FILE = "report.html"
 
 
-def demo(out: Path, quick: bool = False, settings=None) -> int:
+def demo(out: Path, quick: bool = False, settings=None, run=None) -> int:
     """Run the demo.
 
     Args:
         out: folder of the report.
         quick: fewer images, widths and networks.
         settings: a `limitformer.report.demo.Settings` to use instead.
+        run: does the work, `limitformer.report.demo.run` unless given.
 
     Returns:
         The exit status: 0, or 1 if the report could not be written or a package is missing.
@@ -38,7 +39,7 @@ def demo(out: Path, quick: bool = False, settings=None) -> int:
         settings = settings or (steps.QUICK if quick else steps.Settings())
         progress = StepProgress(steps.STEPS)
         try:
-            result = steps.run(settings, progress)
+            result = (run or steps.run)(settings, progress)
         finally:
             progress.close()
         page = demo_page(result, _command(out, quick), datetime.datetime.now().astimezone())

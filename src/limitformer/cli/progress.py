@@ -4,7 +4,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Mapping
-from typing import IO
+from typing import Any
 
 
 class StepProgress:
@@ -14,10 +14,10 @@ class StepProgress:
 
     Args:
         steps: names in order, with their costs in any unit.
-        stream: where to write; None: standard error.
+        stream: where to write, a text file; None: standard error.
     """
 
-    def __init__(self, steps: Mapping[str, float], stream: IO[str] | None = None):
+    def __init__(self, steps: Mapping[str, float], stream: Any = None):
         self.steps = dict(steps)
         self.stream = sys.stderr if stream is None else stream
         self.terminal = self.stream.isatty()

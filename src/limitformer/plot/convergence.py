@@ -61,7 +61,8 @@ def plot_convergence(result: Convergence, ax: Axes | None = None) -> Axes:
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.set_xticks(widths, [str(w) for w in widths])
-    ax.set_yticks([t for t in _TICKS if _inside(t, ax.get_ylim())])
+    low, high = ax.get_ylim()
+    ax.set_yticks([tick for tick in _TICKS if low <= tick <= high])
     ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
     ax.minorticks_off()
     ax.grid(axis="y")
@@ -72,7 +73,3 @@ def plot_convergence(result: Convergence, ax: Axes | None = None) -> Axes:
 
 
 _TICKS = [m * 10.0**e for e in range(-6, 3) for m in (1, 2, 5)]
-
-
-def _inside(value: float, limits: tuple[float, float]) -> bool:
-    return limits[0] <= value <= limits[1]

@@ -159,9 +159,9 @@ def _one_twin(net: Layer, body: Serial, readout: Dense, sizes: dict) -> Callable
             "ntk": empirical.ntk(twin.apply, twin.params, x),
         }
 
-    # A size runs only a few times: compiling takes longer than running, and half as long without
-    # LLVM's optimisations. Matrix products are library calls and do not change.
-    return jax.jit(draw, compiler_options={"xla_backend_optimization_level": 0})
+    # A size runs only a few times, so that compiling takes longer than running: optimise less.
+    # Matrix products are library calls and do not change.
+    return jax.jit(draw, compiler_options={"xla_backend_optimization_level": 1})
 
 
 def _error(found: np.ndarray, limit: np.ndarray) -> float:

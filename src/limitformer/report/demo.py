@@ -43,7 +43,7 @@ class Settings:
     patch: int = 2
     qk_std: float = 2.0
     widths: tuple[int, ...] = (16, 32, 64, 128, 256, 512)
-    networks: tuple[int, ...] = (32, 32, 32, 32, 16, 8)
+    networks: tuple[int, ...] = (32, 32, 32, 32, 16, 16)
     head_width: int = 8
     digits: int = 10
     draws: int = 1024
@@ -112,8 +112,8 @@ STEPS = {
     "digits": 1.0,
     "kernel of all images": 12.0,
     "classification": 2.0,
-    "finite twins": 28.0,
-    "softmax attention": 6.0,
+    "finite twins": 32.0,
+    "softmax attention": 9.0,
 }
 
 

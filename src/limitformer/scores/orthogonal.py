@@ -9,7 +9,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Float, PRNGKeyArray
 
 LARGEST = 256
-"""Draws of one set; more draws are several independent sets (chosen by `benchmarks/draws.py`)."""
+"""Draws of one set; more draws are several independent sets, which bounds the cost of a block."""
 
 _TOGETHER = 4
 

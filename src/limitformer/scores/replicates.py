@@ -9,7 +9,7 @@ REPLICATES = 8
 """Default number of independent replicates, so 7 degrees of freedom.
 
 Of 1024 draws each then has 128, the fewest whose orthogonal blocks hold the 8 x 8 normals of a pair
-of inputs with 4 tokens; fewer and larger replicates gain nothing there (`benchmarks/draws.py`).
+of inputs with 4 tokens; fewer and larger replicates gain little there (`benchmarks/draws.py`).
 """
 
 
