@@ -2,10 +2,11 @@
 
 import jax
 import jax.numpy as jnp
-import limitformer as lf
 import numpy as np
 import pytest
 from jaxtyping import config
+
+import limitformer as lf
 from limitformer.scores import REPLICATES
 
 NET = lf.Serial(lf.Dense(), lf.Erf(), lf.Dense())
@@ -141,7 +142,9 @@ class TestMasks:
 
     def test_of_several_inputs(self):
         net = lf.Serial(lf.Parallel(lf.Dense(), lf.Dense()), lf.Sum())
-        refused(ValueError, ["2 inputs", "tuple", "one mask (or None) each"], net, (X, X), x_mask=FULL)
+        refused(
+            ValueError, ["2 inputs", "tuple", "one mask (or None) each"], net, (X, X), x_mask=FULL
+        )
 
     def test_gaps_before_a_convolution(self):
         mask = FULL.copy()

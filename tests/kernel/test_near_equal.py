@@ -6,9 +6,10 @@ so a network of L Dense layers has K = k0 and T = L k0. ReLU is homogeneous, so 
 both are multiplied by s.
 """
 
-import limitformer as lf
 import numpy as np
 import pytest
+
+import limitformer as lf
 
 HE = lf.Dense(2**0.5)
 

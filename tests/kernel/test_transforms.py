@@ -4,11 +4,11 @@ import logging
 
 import jax
 import jax.numpy as jnp
-import limitformer as lf
 import numpy as np
 import pytest
-
 from tests.layers.zoo import CASES, inputs
+
+import limitformer as lf
 
 NAMES = [name for name, case in CASES.items() if case.fast]
 SMOOTH = [name for name in NAMES if CASES[name].smooth and CASES[name].input != "ids"]
@@ -64,8 +64,10 @@ def weighted(K, seed=0):
 
 
 def central_difference(function, at, direction, step):
-    moved = [function(jax.tree.map(lambda a, d: a + s * step * d, at, direction)) for s in (1, -1)]
-    return (moved[0] - moved[1]) / (2 * step)
+    def moved(by):
+        return function(jax.tree.map(lambda a, d: a + by * d, at, direction))
+
+    return (moved(step) - moved(-step)) / (2 * step)
 
 
 @pytest.mark.parametrize("kind", ["nngp", "ntk"])
@@ -112,7 +114,9 @@ def test_grad_of_hyper_parameters(name, x64):
     np.testing.assert_allclose(slope, desired, rtol=1e-6)
 
 
-@pytest.mark.parametrize("activation", [lf.Relu(), lf.Abs(), lf.LeakyRelu(0.1), lf.Erf(), lf.Gelu()])
+@pytest.mark.parametrize(
+    "activation", [lf.Relu(), lf.Abs(), lf.LeakyRelu(0.1), lf.Erf(), lf.Gelu()]
+)
 @pytest.mark.parametrize("kind", ["nngp", "ntk"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_grad_at_equal_inputs(activation, kind, dtype, x64):
@@ -171,7 +175,7 @@ def test_a_second_call_does_not_compile(name, dtype, caplog):
 
 
 def test_a_second_trace_does_not_compile(caplog):
-    net, x, mask, options = data_of("mixed sums", 2)
+    net, x, mask, _ = data_of("mixed sums", 2)
     with jax.log_compiles(True), caplog.at_level(logging.WARNING):
         net.trace(x, x_mask=mask)
         caplog.clear()

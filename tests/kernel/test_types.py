@@ -2,9 +2,10 @@
 
 import jax
 import jax.numpy as jnp
-import limitformer as lf
 import numpy as np
 import pytest
+
+import limitformer as lf
 
 NET = lf.Serial(lf.Dense(1.3, 0.2), lf.Erf(), lf.Dense(), lf.MeanPool())
 EMBED = lf.Serial(lf.Embed(1.1), lf.Dense(), lf.Erf(), lf.Dense())

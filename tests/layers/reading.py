@@ -10,11 +10,11 @@ import math
 
 import jax
 import jax.numpy as jnp
-import limitformer as lf
 import numpy as np
-from limitformer import duals
-
 from tests import naive
+
+import limitformer as lf
+from limitformer import duals
 
 _GELU_TANH = math.sqrt(2 / math.pi)
 
@@ -239,7 +239,9 @@ class Reader:
         Rxx, _, Ryy = self.code(layer.position.decay, p)
         zeta = self.zeta(layer.weights)
         Ax, Ay = (
-            np.stack([naive._row(zeta, layer.qk_std * row, np.ones(len(row), bool), False) for row in R])
+            np.stack(
+                [naive._row(zeta, layer.qk_std * row, np.ones(len(row), bool), False) for row in R]
+            )
             for R in (Rxx, Ryy)
         )
         return Stream(naive.residual_attention(p, layer.alpha, Ax, Ay))

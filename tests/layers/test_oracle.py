@@ -5,7 +5,6 @@ The library sees the second input padded, the oracle sees it cut.
 
 import numpy as np
 import pytest
-
 from tests import naive
 from tests.layers.reading import Reader
 from tests.layers.zoo import CASES, Case, _act, images, sequences, two
@@ -52,7 +51,7 @@ def start_image(x, y, mask):
 
 
 def entries(K, pair):
-    """The tokens of one entry that the oracle has: its valid ones, which come first in a sequence."""
+    """The tokens of one entry that the oracle has: its valid ones, first in a sequence."""
     if K.ndim == 0:
         return K
     index = []
@@ -69,10 +68,7 @@ def check(actual, desired, tolerance):
 
 @pytest.mark.parametrize(
     "case",
-    [
-        pytest.param(c, id=c.name, marks=() if c.fast else pytest.mark.zoo)
-        for c in EXACT
-    ],
+    [pytest.param(c, id=c.name, marks=() if c.fast else pytest.mark.slow) for c in EXACT],
 )
 def test_exact(case: Case):
     x, mask, cut, image_mask = pair_of(case)
@@ -89,7 +85,7 @@ REPLICATES, DRAWS = 32, 400
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(c, id=c.name, marks=() if c.fast else pytest.mark.zoo) for c in RANDOM],
+    [pytest.param(c, id=c.name, marks=() if c.fast else pytest.mark.slow) for c in RANDOM],
 )
 def test_softmax(case: Case):
     """Softmax at scale "sqrt" against plain Monte Carlo, within 5 standard errors.

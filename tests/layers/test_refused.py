@@ -1,10 +1,11 @@
 """Networks that have no kernel of this form, and options that do not exist: what the errors say."""
 
 import jax.numpy as jnp
-import limitformer as lf
 import numpy as np
 import pytest
 from jaxtyping import config
+
+import limitformer as lf
 
 D = lf.Dense
 X = np.random.default_rng(0).normal(size=(2, 3, 4))
@@ -251,7 +252,11 @@ OPTIONS = [
     (ValueError, ["give width="], lambda: D(parametrisation="standard")),
     (ValueError, ["give width="], lambda: lf.Conv((3,), parametrisation="standard")),
     (ValueError, ["width", "0"], lambda: D(parametrisation="standard", width=0)),
-    (ValueError, ["padding='full'", "same, valid, circular"], lambda: lf.Conv((3,), padding="full")),
+    (
+        ValueError,
+        ["padding='full'", "same, valid, circular"],
+        lambda: lf.Conv((3,), padding="full"),
+    ),
     (ValueError, ["window", "(0,)"], lambda: lf.Conv((0,))),
     (ValueError, ["window", "(2, 2, 2)"], lambda: lf.Conv((2, 2, 2))),
     (ValueError, ["stride", "0"], lambda: lf.Conv((3,), stride=0)),

@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 
 import jax.numpy as jnp
-import limitformer as lf
 import numpy as np
+
+import limitformer as lf
 
 FEATURES = 5
 LENGTH = 4
@@ -95,13 +96,23 @@ def _cases():
         ),
         permutes="invariant",
     )
-    add("rectifiers", _dense(R(), D(), lf.LeakyRelu(0.2), D(), lf.Abs(), D(), lf.Elu()), smooth=False)
+    add(
+        "rectifiers",
+        _dense(R(), D(), lf.LeakyRelu(0.2), D(), lf.Abs(), D(), lf.Elu()),
+        smooth=False,
+    )
     add("error functions", _dense(lf.Erf(), D(), lf.Gelu(), D(), lf.GeluTanh(), D(), lf.Silu()))
     add("sigmoids", _dense(lf.Tanh(), D(), lf.Sigmoid(), D(), lf.Softplus(), D(), lf.Sin()))
     add(
         "other activations",
         _dense(
-            lf.Cos(), D(), lf.Gaussian(), D(), lf.Polynomial((0.1, 1.0, 0.3)), D(), lf.Activation(_act)
+            lf.Cos(),
+            D(),
+            lf.Gaussian(),
+            D(),
+            lf.Polynomial((0.1, 1.0, 0.3)),
+            D(),
+            lf.Activation(_act),
         ),
         permutes="equivariant",
     )
@@ -112,13 +123,19 @@ def _cases():
     add("conv same", _dense(lf.Conv((3,), 1.2, 0.2), R()), **seq, smooth=False)
     add("conv even", lf.Serial(lf.Conv((2,), 1.2, 0.2), lf.Erf(), D(), lf.MeanPool()), **seq)
     add("conv valid", _dense(lf.Conv((2,), 1.2, 0.2, padding="valid"), lf.Erf()), **seq)
-    add("conv stride", _dense(lf.Conv((3,), 1.2, 0.2, stride=2), lf.Erf(), readout=lf.Flatten()), **seq)
+    add(
+        "conv stride",
+        _dense(lf.Conv((3,), 1.2, 0.2, stride=2), lf.Erf(), readout=lf.Flatten()),
+        **seq,
+    )
     add(
         "conv valid stride",
         _dense(lf.Conv((2,), 1.2, 0.2, 2, "valid"), lf.Erf(), readout=lf.SumPool()),
         **seq,
     )
-    add("conv circular", _dense(lf.Conv((3,), 1.2, 0.2, padding="circular"), lf.Erf()), masks="none")
+    add(
+        "conv circular", _dense(lf.Conv((3,), 1.2, 0.2, padding="circular"), lf.Erf()), masks="none"
+    )
     add(
         "conv standard",
         _dense(lf.Conv((3,), 1.2, 0.2, **standard, width=7), lf.Erf(), readout=lf.MeanPool()),
@@ -129,7 +146,9 @@ def _cases():
     image = {"input": "image"}
     add(
         "image conv",
-        lf.Serial(lf.Conv((3, 3), 1.2, 0.2), R(), lf.Conv((3, 3), 1.2, 0.2), R(), D(), lf.Flatten()),
+        lf.Serial(
+            lf.Conv((3, 3), 1.2, 0.2), R(), lf.Conv((3, 3), 1.2, 0.2), R(), D(), lf.Flatten()
+        ),
         **image,
         smooth=False,
     )
@@ -190,7 +209,9 @@ def _cases():
     add("norm all raw", lf.Serial(lf.LayerNorm("all"), D(1.3, 0.2), lf.Erf(), D(), lf.Flatten()))
     add(
         "rmsnorm",
-        lf.Serial(lf.RMSNorm(), D(1.3, 0.2), lf.Erf(), lf.RMSNorm(), D(), lf.RMSNorm(), lf.SumPool()),
+        lf.Serial(
+            lf.RMSNorm(), D(1.3, 0.2), lf.Erf(), lf.RMSNorm(), D(), lf.RMSNorm(), lf.SumPool()
+        ),
         permutes="invariant",
     )
 
@@ -208,7 +229,11 @@ def _cases():
     add("linear mask fn", _dense(linear("relu", mask=_local), lf.Erf()), smooth=False)
 
     # Attention, scale "sqrt", exact
-    add("sqrt identity", _dense(A(weights="identity", qk_std=0.4, b_std=0.2), lf.Erf()), **equivariant)
+    add(
+        "sqrt identity",
+        _dense(A(weights="identity", qk_std=0.4, b_std=0.2), lf.Erf()),
+        **equivariant,
+    )
     add("sqrt identity causal", _dense(sqrt("identity", causal=True), readout=lf.LastToken()))
     add("sqrt identity per key", _dense(sqrt("identity", per_key=True, mask=_local)))
     add("sqrt relu", _dense(sqrt("relu"), lf.Erf()), **equivariant, smooth=False)
@@ -221,7 +246,11 @@ def _cases():
     add("softmax known", _dense(sqrt()), **equivariant)
     add("softmax raw causal", lf.Serial(sqrt(causal=True), lf.Erf(), D(), lf.MeanPool()))
     add("softmax deep", _dense(lf.Erf(), D(), sqrt(), lf.LayerNorm(), sqrt(mask=_local)))
-    add("softmax zero", _dense(lf.Erf(), D(), A(qk_std=0.0), readout=lf.MeanPool()), permutes="invariant")
+    add(
+        "softmax zero",
+        _dense(lf.Erf(), D(), A(qk_std=0.0), readout=lf.MeanPool()),
+        permutes="invariant",
+    )
     add("softmax negative", _dense(lf.Erf(), D(), A(qk_std=-0.7), readout=lf.MeanPool()))
 
     # Positions
@@ -291,7 +320,9 @@ def _cases():
     add("residual raw", lf.Serial(lf.Residual(D(1.1), lf.Erf(), D(), skip=0.7, branch=1.2), D()))
     add(
         "residual means",
-        _dense(R(), lf.Residual(lf.LayerNorm(), linear(), R(), skip=0.5), D(), readout=lf.MeanPool()),
+        _dense(
+            R(), lf.Residual(lf.LayerNorm(), linear(), R(), skip=0.5), D(), readout=lf.MeanPool()
+        ),
         permutes="invariant",
         smooth=False,
     )
@@ -311,7 +342,8 @@ def _cases():
         "parallel two",
         lf.Serial(
             lf.Parallel(
-                lf.Serial(D(1.1), R(), lf.MeanPool()), lf.Serial(D(0.7, 0.3), lf.Erf(), lf.MeanPool())
+                lf.Serial(D(1.1), R(), lf.MeanPool()),
+                lf.Serial(D(0.7, 0.3), lf.Erf(), lf.MeanPool()),
             ),
             lf.Sum(weights=(0.5, 1.5)),
             D(),

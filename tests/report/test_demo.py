@@ -10,7 +10,8 @@ import pytest
 
 import limitformer.cli.demo as cli
 from limitformer.report import demo
-from limitformer.report.demo_page import layer_rows, with_error
+from limitformer.report.demo_page import with_error
+from limitformer.report.layer_table import layer_rows
 
 from .test_html import Outline, assert_self_contained
 

@@ -1,8 +1,8 @@
 """Finite twins against their limit: two widths, many networks, the value extrapolated in 1/width.
 
 The kernels of a finite network differ from the limit by c/width + O(1/width^2), so twins at widths
-W and 2W give 2 k_2W - k_W, whose error is the sampling error and a second-order rest. Heads and head
-width double with the width, so that their corrections are of the same form.
+W and 2W give 2 k_2W - k_W, whose error is the sampling error and a second-order rest. Heads and
+head width double with the width, so that their corrections are of the same form.
 
 One network gives one sample:
 
@@ -19,8 +19,9 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-import limitformer as lf
 import numpy as np
+
+import limitformer as lf
 
 LIMIT_DRAWS = 2**13
 BATCH = 50

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-import limitformer as lf
 import numpy as np
 import pytest
-
 from tests.twins.harness import Sizes, compare
+
+import limitformer as lf
 
 FEATURES = 4
 TOKENS = 3
@@ -49,7 +49,7 @@ class Case:
     name: str
     net: lf.Layer | Callable
     given: dict = dataclasses.field(default_factory=lambda: {"x": X})
-    sizes: Sizes = Sizes()
+    sizes: Sizes = dataclasses.field(default_factory=Sizes)
     kinds: tuple[str, ...] = ("nngp", "ntk")
     slow: bool = False
 
@@ -106,7 +106,9 @@ def _cases():
     yield Case("conv mask", lf.Serial(lf.Conv((3,), 1.3, 0.3), lf.Relu(), D(), pool), MASKED)
     yield Case(
         "conv valid stride",
-        lf.Serial(lf.Conv((2,), 1.3, 0.3, padding="valid"), lf.Erf(), lf.Conv((2,), 1.1, 0.2, 2), pool),
+        lf.Serial(
+            lf.Conv((2,), 1.3, 0.3, padding="valid"), lf.Erf(), lf.Conv((2,), 1.1, 0.2, 2), pool
+        ),
         MASKED,
     )
     yield Case(
@@ -139,13 +141,21 @@ def _cases():
     yield Case("dropout", lf.Serial(D(1.3, 0.3), lf.Relu(), lf.Dropout(0.7), D(), pool))
 
     yield Case("layernorm raw", lf.Serial(lf.LayerNorm(), D(1.3, 0.3), lf.Relu(), D(), pool))
-    yield Case("layernorm act", lf.Serial(D(1.3, 0.8), lf.Relu(), lf.LayerNorm(), D(), pool), MASKED)
-    yield Case("norm all", lf.Serial(D(1.3, 0.8), lf.Relu(), lf.LayerNorm("all"), D(), pool), MASKED)
-    yield Case("rmsnorm", lf.Serial(D(1.3, 0.3), lf.Relu(), lf.RMSNorm(), D(), lf.SumPool()), MASKED)
+    yield Case(
+        "layernorm act", lf.Serial(D(1.3, 0.8), lf.Relu(), lf.LayerNorm(), D(), pool), MASKED
+    )
+    yield Case(
+        "norm all", lf.Serial(D(1.3, 0.8), lf.Relu(), lf.LayerNorm("all"), D(), pool), MASKED
+    )
+    yield Case(
+        "rmsnorm", lf.Serial(D(1.3, 0.3), lf.Relu(), lf.RMSNorm(), D(), lf.SumPool()), MASKED
+    )
 
     yield Case("linear softmax", lf.Serial(D(), linear(), pool), MASKED, few)
     yield Case("linear untied", lf.Serial(D(), linear(tied=False), pool), sizes=few)
-    yield Case("linear relu", lf.Serial(D(), linear("relu", per_key=True, causal=True), pool), sizes=few)
+    yield Case(
+        "linear relu", lf.Serial(D(), linear("relu", per_key=True, causal=True), pool), sizes=few
+    )
     yield Case("linear identity", lf.Serial(linear("identity", mask=_local), pool), MASKED, few)
     identity = sqrt("identity", qk_std=0.4)
     yield Case("sqrt identity", lf.Serial(D(), identity, pool), MASKED)

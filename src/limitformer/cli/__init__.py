@@ -3,6 +3,6 @@
 Nothing heavy is imported before a command is chosen, so that help is instant.
 """
 
-from limitformer.cli.main import main
+from limitformer.cli.main import INTERRUPTED, main
 
-__all__ = ["main"]
+__all__ = ["INTERRUPTED", "main"]

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
+INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the exit status of the process.
@@ -29,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return arguments.run(arguments)
     except KeyboardInterrupt:
         print("\nInterrupted: nothing was written.", file=sys.stderr)
-        return 130
+        return INTERRUPTED
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -263,6 +263,8 @@ class Blocks:
             iy = jnp.asarray(j if plan.symmetric else j + plan.n)
             result = _pairs(self.network, sx, sy, jnp.asarray(i), iy, self.key, self.draws)
             for gram, value in zip(grams, self._values(result), strict=True):
+                if not plan.readout:
+                    value = value[:, : plan.shape[2], : plan.shape[3]]
                 gram[i, j] = value
                 if plan.symmetric:
                     gram[j, i] = np.swapaxes(value, 1, 2) if value.ndim == 3 else value

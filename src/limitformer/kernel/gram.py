@@ -14,7 +14,7 @@ import numpy as np
 from ..layers.base import Layer, leaves
 from ..scores.replicates import REPLICATES, draws_each, mean_and_error, replicate_keys
 from .blocks import Blocks, blocks_of, memory_budget
-from .inputs import Stream, as_arrays, float_type, is_traced, streams_of
+from .inputs import as_arrays, float_type, is_traced, padded, streams_of
 from .network import Look, Network, cast, finish, needs_of
 from .progress import Progress
 
@@ -149,7 +149,7 @@ def _once(network: Network, sx, sy, key, draws, memory, progress, traced, dtype)
     look_x = network.look(sx, max(draws, 1))
     look_y = look_x if sy is None else network.look(sy, max(draws, 1))
     if traced:
-        values = _traced(network, sx, sy, key, draws, look_x)
+        values = _traced(network, sx, sy, key, draws, look_x, look_y)
     else:
         plan = blocks_of(
             network, sx, other, sy is None, draws, memory_budget(memory), dtype, look_x, look_y
@@ -159,7 +159,7 @@ def _once(network: Network, sx, sy, key, draws, memory, progress, traced, dtype)
     return tuple(None if v is None else _restored(v, *order) for v in values)
 
 
-def _traced(network: Network, sx, sy, key, draws, look: Look):
+def _traced(network: Network, sx, sy, key, draws, look: Look, look_y: Look):
     n = sx[0].n
     other = sx if sy is None else sy
     m = other[0].n
@@ -170,6 +170,8 @@ def _traced(network: Network, sx, sy, key, draws, look: Look):
         left = tuple(s.take(grid_x) for s in sx)
         right = tuple(s.take(grid_y) for s in other)
         values = network.pairs(left, right, grid_x, iy[grid_y], key, draws)
+        cut = slice(None), slice(look.facts.tokens), slice(look_y.facts.tokens)
+        values = tuple(None if v is None else v[cut] for v in values)
         values = tuple(None if v is None else v.reshape(n, m, *v.shape[1:]) for v in values)
     else:
         rx, _ = network.marginal(sx, ix, key, draws)
@@ -260,43 +262,22 @@ def same_lengths(net: Layer, sx, sy) -> tuple[Any, Any]:
     if not any(type(leaf).__name__ == "Flatten" for _, leaf in leaves(net)):
         return sx, sy
     return (
-        tuple(_padded(a, max(a.tokens, b.tokens)) for a, b in zip(sx, sy, strict=True)),
-        tuple(_padded(b, max(a.tokens, b.tokens)) for a, b in zip(sx, sy, strict=True)),
-    )
-
-
-def _padded(s: Stream, tokens: int) -> Stream:
-    more = tokens - s.tokens
-    if not more:
-        return s
-    mask = jnp.ones((s.n, s.tokens), bool) if s.mask is None else s.mask
-    widths = [(0, 0), (0, more)] + ([] if s.ids else [(0, 0)])
-    order = (
-        None
-        if s.order is None
-        else jnp.concatenate(
-            [s.order, jnp.broadcast_to(jnp.arange(s.tokens, tokens), (s.n, more))], axis=1
-        )
-    )
-    return Stream(
-        jnp.pad(s.x, widths),
-        jnp.pad(mask, [(0, 0), (0, more)]),
-        order,
-        (tokens,),
-        s.readout,
-        s.ids,
-        s.dtype,
+        tuple(padded(a, max(a.tokens, b.tokens)) for a, b in zip(sx, sy, strict=True)),
+        tuple(padded(b, max(a.tokens, b.tokens)) for a, b in zip(sx, sy, strict=True)),
     )
 
 
 def _restored(value, order_x, order_y):
-    """Token kernels with tokens back where the caller's mask has them."""
+    """Token kernels with tokens back where the caller's mask has them.
+
+    Where a layer has changed the number of tokens there is no such place, and valid ones are first.
+    """
     if value.ndim < 4:
         return value
     take: Any = np.take_along_axis if isinstance(value, np.ndarray) else jnp.take_along_axis
-    if order_x is not None:
+    if order_x is not None and order_x.shape[1] == value.shape[2]:
         value = take(value, jnp.argsort(order_x, axis=1)[:, None, :, None], axis=2)
-    if order_y is not None:
+    if order_y is not None and order_y.shape[1] == value.shape[3]:
         value = take(value, jnp.argsort(order_y, axis=1)[None, :, None, :], axis=3)
     return value
 

@@ -40,6 +40,31 @@ class Stream(eqx.Module):
         return jax.tree.map(lambda a: a[index], self)
 
 
+def padded(s: Stream, tokens: int) -> Stream:
+    """The same inputs with padding up to this number of tokens."""
+    more = tokens - s.tokens
+    if not more:
+        return s
+    mask = jnp.ones((s.n, s.tokens), bool) if s.mask is None else s.mask
+    widths = [(0, 0), (0, more)] + ([] if s.ids else [(0, 0)])
+    order = (
+        None
+        if s.order is None
+        else jnp.concatenate(
+            [s.order, jnp.broadcast_to(jnp.arange(s.tokens, tokens), (s.n, more))], axis=1
+        )
+    )
+    return Stream(
+        jnp.pad(s.x, widths),
+        jnp.pad(mask, [(0, 0), (0, more)]),
+        order,
+        (tokens,),
+        s.readout,
+        s.ids,
+        s.dtype,
+    )
+
+
 def is_traced(tree) -> bool:
     """Whether any array in the tree is being traced by a JAX transformation."""
 

@@ -12,8 +12,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ..layers.base import AnyLayer
-from .inputs import Stream
+from ..layers.base import AnyLayer, leaves
+from .inputs import Stream, padded
 from .passes import Ask, CrossRun, Joint, MarginalRun, Options, PairRun
 from .state import Cross, Facts, Form, Marginal, Need
 
@@ -92,7 +92,22 @@ class Network(eqx.Module):
         return finish(run(self.net, _one(blocks), "net"), self.ntk)
 
     def pairs(self, sx, sy, ix, iy, key, draws: int, watch=None):
-        """K and T of a list of pairs, each with its own marginals."""
+        """K and T of a list of pairs, each with its own marginals.
+
+        Score draws from a factor of the joint kernel treat the two sides differently, so each pair
+        is put in an order that its contents decide: the estimate of K(y, x) is that of K(x, y). The
+        shorter side then comes back padded.
+        """
+        random = any(leaf.random_scores for _, leaf in leaves(self.net)) and watch is None
+        swap: Any = None
+        if random:
+            longest = [max(a.tokens, b.tokens) for a, b in zip(sx, sy, strict=True)]
+            sx, sy = (
+                tuple(padded(s, size) for s, size in zip(side, longest, strict=True))
+                for side in (sx, sy)
+            )
+            swap = _fingerprint(sx) > _fingerprint(sy)
+            sx, sy = _exchanged(swap, sx, sy)
         states = []
         for i, (a, b) in enumerate(zip(sx, sy, strict=True)):
             x, y = (_start(s, i, index, self.need.marginal) for s, index in ((a, ix), (b, iy)))
@@ -100,7 +115,45 @@ class Network(eqx.Module):
         run = PairRun(self.options(key, draws), watch=watch)
         state = run(self.net, _one(tuple(states)), "net")
         k = tuple(s.k for s in state) if isinstance(state, tuple) else state.k
-        return finish(k, self.ntk)
+        values = finish(k, self.ntk)
+        if swap is None:
+            return values
+        turn = swap[:, None, None]
+        return tuple(
+            None if v is None else jnp.where(turn, jnp.swapaxes(v, 1, 2), v) for v in values
+        )
+
+
+def _fingerprint(streams):
+    """A number per input that its valid values decide, whatever the padding."""
+    total: Any = 0.0
+    for i, s in enumerate(streams):
+        values = (s.x + 1 if s.mask is None else (s.x + 1) * s.mask) if s.ids else s.x
+        values = values.reshape(s.n, -1).astype(s.dtype)
+        place = jnp.arange(1, values.shape[1] + 1, dtype=s.dtype)
+        total = total + jnp.sum(values * jnp.sin((1.0 + i) * place), axis=1)
+    return total
+
+
+def _exchanged(swap, sx, sy):
+    """The two sides of a list of pairs, exchanged where `swap`."""
+    full = any(s.mask is not None for s in (*sx, *sy))
+    if full:
+        sx, sy = (
+            tuple(
+                s
+                if s.mask is not None
+                else dataclasses.replace(s, mask=jnp.ones((s.n, s.tokens), bool))
+                for s in side
+            )
+            for side in (sx, sy)
+        )
+    sx, sy = (tuple(dataclasses.replace(s, order=None) for s in side) for side in (sx, sy))
+
+    def pick(a, b):
+        return jnp.where(swap.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(pick, sy, sx), jax.tree.map(pick, sx, sy)
 
 
 def needs_of(net: AnyLayer, all_of_it: bool = False) -> tuple[Need, dict]:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
-import os
-import platform
-from collections.abc import Iterator
 from importlib import metadata
 
 import numpy as np
 
-from limitformer.layers.base import Layer
-from limitformer.layers.combine import Repeat, Residual, Serial
 from limitformer.plot import plot_confusion, plot_convergence, plot_gram, plot_refusal
 from limitformer.report import html
 from limitformer.report.convergence import KINDS, Width
 from limitformer.report.demo import Demo
 from limitformer.report.figures import drawing, pixels
+from limitformer.report.layer_table import layer_rows
+from limitformer.report.provenance import provenance
 
 GENERATOR = "limitformer demo"
 _NAMES = {"nngp": "NNGP", "ntk": "NTK"}
@@ -43,7 +39,7 @@ def demo_page(demo: Demo, command: str, date: datetime.datetime) -> str:
             _twins(demo),
             _classification(demo),
             _softmax(demo),
-            _settings(demo, command, date),
+            provenance(demo.settings, demo.seconds, command, date, str(demo.gram.nngp.dtype)),
         ],
         generator=GENERATOR,
         footer=f"Made by limitformer {metadata.version('limitformer')}, "
@@ -83,46 +79,6 @@ def _lead(demo: Demo) -> str:
         "seconds for everything": f"{sum(demo.seconds.values()):.0f}",
     }
     return f'<p class="lead">{html.prose(lead)}</p>\n{html.facts(numbers)}'.replace("-0.", "−0.")
-
-
-_EFFECTS = {
-    "Conv": ("one linear map of every patch", "*K*′_{ab} = *w*² mean_{f} *K*_{a+f, b+f} + *b*²"),
-    "Position": ("adds a trained code to every position", "*K*′_{ab} = *K*_{ab} + [a = b]"),
-    "LayerNorm": (
-        "every token to mean 0 and variance 1",
-        "*K*′_{ab} = *K*_{ab} / √(*K*_{aa} *K*_{bb})",
-    ),
-    "Attention": (
-        "each token reads all others: weights = scores / tokens, scores = *q*·*k* / √*d*",
-        "*K*′_{ab} = *s*² *K*_{ab} mean_{cd} *K*_{cd}²",
-    ),
-    "Dense": ("one linear map of every token", "*K*′_{ab} = *w*² *K*_{ab} + *b*²"),
-    "Relu": (
-        "max(0, ·) of every channel",
-        "*K*′_{ab} = √(*K*_{aa} *K*_{bb}) (sin *θ* + (π − *θ*) cos *θ*) / 2π",
-    ),
-    "MeanPool": ("mean over the tokens", "*K*′ = mean_{ab} *K*_{ab}"),
-}
-
-
-def layer_rows(layer: Layer, indent: str = "") -> Iterator[tuple[str, str, str]]:
-    """A network as rows (layer, what it does, what that does to the kernel)."""
-    deeper = indent + "\u00a0\u00a0\u00a0"
-    if isinstance(layer, Serial):
-        for child in layer.layers:
-            yield from layer_rows(child, indent)
-    elif isinstance(layer, Repeat):
-        yield f"{indent}{layer.n} × block", "each with its own weights", ""
-        yield from layer_rows(layer.layer, deeper)
-    elif isinstance(layer, Residual):
-        yield f"{indent}Residual", "adds what follows to its own input", "*K*′ = *K* + *K*_{branch}"
-        yield from layer_rows(layer.body, deeper)
-    else:
-        dual = getattr(layer, "dual", None)
-        name = type(layer).__name__ if dual is None else type(dual).__name__
-        summary = (layer.__doc__ or "").split("\n")[0]
-        what, effect = _EFFECTS.get(name, (summary, ""))
-        yield f"{indent}{name}", what, effect
 
 
 def _network(demo: Demo) -> html.Markup:
@@ -185,7 +141,7 @@ def _kernel(demo: Demo) -> html.Markup:
             "*T*(*x*, *y*) = ⟨ d*f*(*x*)/d*w*, d*f*(*y*)/d*w* ⟩".replace("&emsp;", "\u2003")
         ),
         html.gallery([picture(kind) for kind in KINDS], 330),
-        f"{_PER_CLASS} training images of each digit, sorted by digit, as correlations "
+        f"{len(shown)} training images, sorted by digit, as correlations "
         "*K*(*x*, *y*) / √(*K*(*x*, *x*) *K*(*y*, *y*)). The bright squares on the diagonal are "
         "images of the same digit: the infinite network tells digits apart without a label. "
         f"The least alike among themselves are the {odd[0]}s and the {odd[1]}s.",
@@ -442,38 +398,3 @@ def _softmax(demo: Demo) -> html.Markup:
             "lrrrr",
         ),
     )
-
-
-def _settings(demo: Demo, command: str, date: datetime.datetime) -> html.Markup:
-    names = ("limitformer", "jax", "jaxlib", "equinox", "numpy", "scipy", "scikit-learn")
-    versions = [(name, metadata.version(name)) for name in (*names, "matplotlib")]
-    seconds = [(name, f"{value:.1f} s") for name, value in demo.seconds.items()]
-    seconds.append(("together", f"{sum(demo.seconds.values()):.1f} s"))
-    settings = [
-        (field.name, _plain(getattr(demo.settings, field.name)))
-        for field in dataclasses.fields(demo.settings)
-    ]
-    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
-    return html.section(
-        "Settings",
-        "Everything that these numbers depend on. The same settings give the same numbers on the "
-        "same machine. To make the page again:",
-        html.code(command),
-        html.gallery(
-            [
-                html.table(("setting", "value"), settings),
-                html.table(("step", "time"), seconds, "Compilation included.", "lr"),
-                html.table(
-                    ("part", "version"),
-                    [("Python", platform.python_version()), *versions],
-                    f"{machine}. Kernels in {demo.gram.nngp.dtype}. {date:%Y-%m-%d %H:%M %Z}",
-                    "lr",
-                ),
-            ],
-            250,
-        ),
-    )
-
-
-def _plain(value) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)

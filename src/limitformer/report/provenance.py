@@ -1,0 +1,70 @@
+"""Where numbers come from: settings, times, versions and the machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os
+import platform
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+
+from limitformer.report import html
+
+PACKAGES = (
+    "limitformer",
+    "jax",
+    "jaxlib",
+    "equinox",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "matplotlib",
+)
+
+
+def provenance(
+    settings: Any, seconds: Mapping[str, float], command: str, date: datetime.datetime, dtype: str
+) -> html.Markup:
+    """The last section of a report.
+
+    Args:
+        settings: a dataclass with everything that the numbers depend on.
+        seconds: by step.
+        command: what to run to make the page again.
+        date: of the run.
+        dtype: that kernels were computed in.
+    """
+    times = [(name, f"{value:.1f} s") for name, value in seconds.items()]
+    times.append(("together", f"{sum(seconds.values()):.1f} s"))
+    values = [
+        (field.name, _plain(getattr(settings, field.name)))
+        for field in dataclasses.fields(settings)
+    ]
+    versions = [("Python", platform.python_version())]
+    versions += [(name, metadata.version(name)) for name in PACKAGES]
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    return html.section(
+        "Settings",
+        "Everything that these numbers depend on. The same settings give the same numbers on the "
+        "same machine. To make the page again:",
+        html.code(command),
+        html.gallery(
+            [
+                html.table(("setting", "value"), values),
+                html.table(("step", "time"), times, "Compilation included.", "lr"),
+                html.table(
+                    ("part", "version"),
+                    versions,
+                    f"{machine}. Kernels in {dtype}. {date:%Y-%m-%d %H:%M %Z}",
+                    "lr",
+                ),
+            ],
+            250,
+        ),
+    )
+
+
+def _plain(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
