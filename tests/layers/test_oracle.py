@@ -68,7 +68,7 @@ def check(actual, desired, tolerance):
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(c, id=c.name, marks=() if c.fast else pytest.mark.slow) for c in EXACT],
+    [pytest.param(c, id=c.name) for c in EXACT],
 )
 def test_exact(case: Case):
     x, mask, cut, image_mask = pair_of(case)
