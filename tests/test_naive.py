@@ -508,7 +508,7 @@ def sample_parts(make, apply, seed, samples, width, chunk=100):
         leaves = [next(it) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
         return jax.tree.unflatten(structure, leaves)
 
-    like = make(draw, width, 1, 2)
+    like, everything = make(draw, width, 1, 2), let_through(*PATHS)
 
     def product(Jx, Jy):
         return sum(
@@ -519,7 +519,7 @@ def sample_parts(make, apply, seed, samples, width, chunk=100):
     @jax.jit
     @jax.vmap
     def kernels(for_K, for_T):
-        def run(found, side, let=let_through(*PATHS)):
+        def run(found, side, let=everything):
             return apply(filled(like[0], found[0]), found[1], side, let)
 
         parts = {"K": run(for_K, 0) @ run(for_K, 1).T / for_K[1][-1].shape[-1]}
@@ -552,7 +552,7 @@ def sample_parts(make, apply, seed, samples, width, chunk=100):
     }
 
 
-def agrees_in_parts(make, apply, want, *, widths=(32, 64), samples=2000, resolution=0.06, seed=0):
+def agrees_in_parts(make, apply, want, *, widths=(32, 64), samples=3000, resolution=0.06, seed=0):
     """Every part, extrapolated in 1/width, within 5 standard errors of `want[name] = (value, sem)`.
 
     A part that is not zero is resolved: its standard error is at most `resolution` of its largest
@@ -564,9 +564,10 @@ def agrees_in_parts(make, apply, want, *, widths=(32, 64), samples=2000, resolut
     for name, (value, error) in want.items():
         mean = (ratio * high[name].mean(0) - low[name].mean(0)) / (ratio - 1)
         spread = np.hypot(ratio * high[name].std(0), low[name].std(0)) / (ratio - 1)
-        sem = np.hypot(spread / math.sqrt(samples), error)
-        z = np.abs(mean - value).max() if not sem.any() else np.abs((mean - value) / sem).max()
         size = np.abs(value).max()
+        # Some parts do not vary (the bias, a row with one key): what is left is float32 rounding.
+        sem = np.hypot(spread / math.sqrt(samples), error) + 1e-6 * (1 + size)
+        z = np.abs((mean - value) / sem).max()
         resolved = size == 0 or sem.max() <= resolution * size
         if z >= 5 or not resolved:
             wrong.append(f"{name}: z {z:.2f}, sem/size {sem.max() / max(size, 1e-300):.3f}")
@@ -726,7 +727,7 @@ def test_identity_attention_simulated():
 
 @pytest.mark.slow
 def test_linear_scale_softmax_with_a_code():
-    s, v, code = coded(0.7, 0.6, False, True)
+    *_, code = coded(0.7, 0.6, False, True)
     R = naive.squared_exponential(front(), 3.0, 0.8)
     p = naive.attention_linear(
         front(), "softmax", *ORACLE_STD, R=R, content=0.7, weight=0.6, **masks()

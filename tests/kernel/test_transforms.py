@@ -164,7 +164,7 @@ def test_a_second_call_does_not_compile(name, dtype, caplog):
     net, x, mask, options = data_of(name, 3)
     other = CASES[name].net
     other = jax.tree.map(lambda leaf: 1.1 * leaf, other)  # hyper-parameters are not shapes
-    x = x.astype(dtype)
+    x = np.concatenate([x, x], axis=-1).astype(dtype)  # a shape that no other test has compiled
     with jax.log_compiles(True), caplog.at_level(logging.WARNING):
         net.kernel(x, x_mask=mask, **options)
         assert compilations(caplog)

@@ -25,7 +25,7 @@ import limitformer as lf
 
 LIMIT_DRAWS = 2**13
 BATCH = 50
-ENOUGH = 0.012  # of the entry: draw networks until all standard errors are below it
+ENOUGH = 0.016  # of the entry: draw networks until all standard errors are below it
 ROUNDS = 20
 ROUNDING = 1e-5  # of float32, where nothing is left to chance
 

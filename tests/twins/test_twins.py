@@ -154,7 +154,9 @@ def _cases():
     yield Case("linear softmax", lf.Serial(D(), linear(), pool), MASKED, few)
     yield Case("linear untied", lf.Serial(D(), linear(tied=False), pool), sizes=few)
     yield Case(
-        "linear relu", lf.Serial(D(), linear("relu", per_key=True, causal=True), pool), sizes=few
+        "linear relu",
+        lf.Serial(D(), linear("relu", per_key=True, causal=True), pool),
+        sizes=Sizes(heads=2, head_width=64),
     )
     yield Case("linear identity", lf.Serial(linear("identity", mask=_local), pool), MASKED, few)
     identity = sqrt("identity", qk_std=0.4)
@@ -293,6 +295,19 @@ def _cases():
 
 CASES = list(_cases())
 
+# One case of every family in `make test`; the others, with the same demands, in `make slow`.
+DEFAULT = {
+    "flatten",
+    "layernorm act",
+    "linear softmax",
+    "sqrt relu",
+    "softmax",
+    "cross softmax",
+    "residual raw",
+    "mixed masks",
+    "two pre-LN softmax blocks",
+}
+
 
 def run(case: Case, key):
     """The comparison of one case."""
@@ -306,7 +321,10 @@ def run(case: Case, key):
 @pytest.mark.twin
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(c, id=c.name, marks=pytest.mark.slow if c.slow else ()) for c in CASES],
+    [
+        pytest.param(c, id=c.name, marks=() if c.name in DEFAULT else pytest.mark.slow)
+        for c in CASES
+    ],
 )
 def test_twins(case: Case, key):
     for kind, found in run(case, jax.random.fold_in(key, len(case.name))).items():
