@@ -13,6 +13,8 @@ import limitformer as lf
 NAMES = [name for name, case in CASES.items() if case.fast]
 SMOOTH = [name for name in NAMES if CASES[name].smooth and CASES[name].input != "ids"]
 
+pytestmark = pytest.mark.slow  # minutes of compilation
+
 
 def data_of(name: str, rows=3):
     """A network, some rows, their masks and the options of its kernel."""

@@ -85,7 +85,7 @@ REPLICATES, DRAWS = 32, 400
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(c, id=c.name, marks=() if c.fast else pytest.mark.slow) for c in RANDOM],
+    [pytest.param(c, id=c.name, marks=pytest.mark.slow) for c in RANDOM],
 )
 def test_softmax(case: Case):
     """Softmax at scale "sqrt" against plain Monte Carlo, within 5 standard errors.

@@ -40,10 +40,13 @@ class Sizes:
     width: int = 32
     heads: int = 8
     head_width: int = 8
+    outputs: int = 128
     networks: int = 1000
 
     def doubled(self) -> Sizes:
-        return Sizes(2 * self.width, 2 * self.heads, 2 * self.head_width, self.networks)
+        """Twice the width, heads and head width."""
+        sizes = {name: 2 * getattr(self, name) for name in ("width", "heads", "head_width")}
+        return dataclasses.replace(self, **sizes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +74,7 @@ def random_keys(key, count: int):
     return jax.random.split(jax.random.wrap_key_data(bits, impl="rbg"), count)
 
 
-def kernels_of(net, x, mask, sizes: Sizes, outputs: int, options: dict, key):
+def kernels_of(net, x, mask, sizes: Sizes, options: dict, key):
     """K and T of one network drawn with `key`."""
     weights, noise, dropped = jax.random.split(key, 3)
     twin = net.twin(
@@ -79,7 +82,7 @@ def kernels_of(net, x, mask, sizes: Sizes, outputs: int, options: dict, key):
         width=sizes.width,
         heads=sizes.heads,
         head_width=sizes.head_width,
-        outputs=outputs,
+        outputs=sizes.outputs,
         **options,
     )
     f, pull = jax.vjp(lambda params: twin.apply(params, x, mask, key=dropped), twin.params)
@@ -95,10 +98,10 @@ def kernels_of(net, x, mask, sizes: Sizes, outputs: int, options: dict, key):
     return K / f.shape[1], T / f.shape[1]
 
 
-@functools.partial(jax.jit, static_argnums=(3, 4, 5))
-def sample(net, x, mask, sizes: Sizes, outputs: int, options: tuple, keys):
+@functools.partial(jax.jit, static_argnums=(3, 4))
+def sample(net, x, mask, sizes: Sizes, options: tuple, keys):
     """K and T of many networks, `(networks, n, n)` each."""
-    one = functools.partial(kernels_of, net, x, mask, sizes, outputs, dict(options))
+    one = functools.partial(kernels_of, net, x, mask, sizes, dict(options))
     return jax.lax.map(one, keys, batch_size=BATCH)
 
 
@@ -109,7 +112,6 @@ def compare(
     *,
     key,
     sizes: Sizes | None = None,
-    outputs: int = 256,
     **options,
 ) -> dict[str, Comparison]:
     """Twins of `net(width)` at two widths against its limit; inputs are float32 or token ids.
@@ -126,7 +128,7 @@ def compare(
     for turn in range(ROUNDS):
         for index, (described, size) in enumerate(twins):
             keys = random_keys(jax.random.fold_in(key, 2 * turn + index), size.networks)
-            K, T = sample(described, x, mask, size, outputs, tuple(options.items()), keys)
+            K, T = sample(described, x, mask, size, tuple(options.items()), keys)
             samples[index].append({"nngp": np.asarray(K, float), "ntk": np.asarray(T, float)})
         found = {kind: extrapolated(samples, limits, kind) for kind in ("nngp", "ntk")}
         if max(c.sem.max() for c in found.values()) < ENOUGH:

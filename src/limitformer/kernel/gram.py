@@ -247,6 +247,11 @@ def trace(
 
 def same_lengths(net: Layer, sx, sy) -> tuple[Any, Any]:
     """Pad the shorter side where a layer matches tokens by position (Flatten)."""
+    if sy is not None and len(sx) != len(sy):
+        raise ValueError(
+            f"x has {len(sx)} inputs and y has {len(sy)}; give both sides the same inputs, "
+            "x=(x1, x2), y=(y1, y2)"
+        )
     if sy is None or all(a.grid == b.grid for a, b in zip(sx, sy, strict=True)):
         return sx, sy
     for a, b in zip(sx, sy, strict=True):

@@ -340,7 +340,7 @@ class Attention(Leaf):
         return total.joined(functional.constant())
 
     def init(self, key, acts, ctx):
-        C = acts.h.shape[-1]
+        C = ctx.width if self._places and acts.raw else acts.h.shape[-1]
         keys = jax.random.split(key, 2)
         params = init_heads(self, keys[0], C, C, ctx, acts.h.dtype)
         if self._places:
@@ -348,6 +348,7 @@ class Attention(Leaf):
         return params
 
     def apply(self, params, acts, ctx):
+        acts = acts.widened(ctx.width) if self._places else acts
         h = hs = acts.h
         if self._places:
             E = code(self.position, params["code"], acts)

@@ -100,9 +100,11 @@ class ClassToken(Leaf):
         return Cross(self._before(k.K, k.diag), T, k.diag)
 
     def init(self, key, acts, ctx):
-        return {"w": jax.random.normal(key, (acts.h.shape[-1],), acts.h.dtype)}
+        C = ctx.width if acts.raw else acts.h.shape[-1]
+        return {"w": jax.random.normal(key, (C,), acts.h.dtype)}
 
     def apply(self, params, acts, ctx):
+        acts = acts.widened(ctx.width)
         n, S, C = acts.h.shape
         first = jnp.broadcast_to(self.w_std * params["w"], (n, 1, C))
         mask = acts.mask

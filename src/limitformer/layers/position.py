@@ -193,9 +193,10 @@ class Position(Leaf):
         return Cross(self.content * k.K + own, T, k.diag)
 
     def init(self, key, acts, ctx):
-        return {"code": init_code(self, key, acts, acts.h.shape[-1])}
+        return {"code": init_code(self, key, acts, ctx.width if acts.raw else acts.h.shape[-1])}
 
     def apply(self, params, acts, ctx):
+        acts = acts.widened(ctx.width)
         h = jnp.sqrt(self.content) * acts.h + jnp.sqrt(self.weight) * code(
             self, params["code"], acts
         )

@@ -46,6 +46,10 @@ class Activations(eqx.Module):
             return h
         return jnp.where(self.mask[..., None], h, jnp.zeros((), h.dtype))
 
+    def widened(self, width: int) -> Activations:
+        """Raw channels repeated to the width, so that a code added to them has a limit."""
+        return self.repeated(width) if self.raw else self
+
     def repeated(self, channels: int) -> Activations:
         """Raw channels repeated to a width, which keeps their second moment and mean."""
         C = self.h.shape[-1]

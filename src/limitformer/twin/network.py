@@ -24,6 +24,7 @@ class TwinContext:
 
     path: str
     channels: int
+    width: int
     heads: int
     head_width: int
     vocabulary: int | None
@@ -62,7 +63,9 @@ class TwinRun:
             for index in self.depth:
                 key = jax.random.fold_in(key, index)
         channels = s.outputs if path in s.last else s.width
-        return TwinContext(path, channels, s.heads, s.head_width, s.vocabulary, s.dtype, key)
+        return TwinContext(
+            path, channels, s.width, s.heads, s.head_width, s.vocabulary, s.dtype, key
+        )
 
     def sequence(self, steps, acts):
         for name, layer in steps:
