@@ -11,7 +11,8 @@ def _named(dual: type[duals.Dual]):
         return Activation(dual(*args, **options))
 
     make.__name__ = make.__qualname__ = dual.__name__
-    make.__doc__ = f"Activation layer. {dual.__doc__}"
+    summary = (dual.__doc__ or "").split("\n\n")[0]  # the example is the dual's, not the layer's
+    make.__doc__ = f"Activation layer. {summary}"
     return make
 
 
