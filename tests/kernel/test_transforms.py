@@ -72,6 +72,15 @@ def central_difference(function, at, direction, step):
     return (moved(step) - moved(-step)) / (2 * step)
 
 
+def difference_of(name: str) -> tuple[float, float]:
+    """Step and digits of a difference.
+
+    More tokens than features make a pair's joint kernel singular, and whether a pivot that is
+    rounding is dropped moves a softmax average by 1e-10: steps must be large beside that.
+    """
+    return (3e-4, 1e-4) if CASES[name].random else (1e-5, 1e-6)
+
+
 @pytest.mark.parametrize("kind", ["nngp", "ntk"])
 @pytest.mark.parametrize("name", SMOOTH)
 def test_grad_of_inputs(name, kind, x64):
@@ -91,8 +100,9 @@ def test_grad_of_inputs(name, kind, x64):
         jnp.vdot(g, d)
         for g, d in zip(jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True)
     )
-    desired = central_difference(value, x, direction, 1e-5)
-    np.testing.assert_allclose(slope, desired, rtol=1e-6)
+    step, digits = difference_of(name)
+    desired = central_difference(value, x, direction, step)
+    np.testing.assert_allclose(slope, desired, rtol=digits)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -112,8 +122,9 @@ def test_grad_of_hyper_parameters(name, x64):
     # relative steps: eps of a norm is 1e-12, and must stay positive
     direction = jax.tree.map(lambda leaf: leaf * rng.normal(), net)
     slope = sum(g * d for g, d in zip(leaves, jax.tree.leaves(direction), strict=True))
-    desired = central_difference(value, net, direction, 1e-5)
-    np.testing.assert_allclose(slope, desired, rtol=1e-6)
+    step, digits = difference_of(name)
+    desired = central_difference(value, net, direction, step)
+    np.testing.assert_allclose(slope, desired, rtol=digits)
 
 
 @pytest.mark.parametrize(
