@@ -9,11 +9,13 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 
-from ..kernel.state import Cross, Form, Marginal, Need
+from ..kernel.state import Cross, Form, Marginal, Need, between
 from .activation import on_valid
 from .base import Context, Leaf, Work, hyper, kernel_entries
 from .dense import bias, check_parametrisation, init_weights, weight_T, weights
 from .window import Window, sum_of
+
+_WIDEST_PATCH = 64  # features up to which one product is cheaper than sums over the window
 
 
 class Conv(Leaf):
@@ -75,7 +77,16 @@ class Conv(Leaf):
             if mask is not None:
                 K = K * new.tokenwise(mask.astype(K.dtype))
             new = dataclasses.replace(new, K=K)
-        return new, WindowRecord(facts.grid, mask)
+        return new, WindowRecord(facts.grid, mask, patches=self._patches(state, mask))
+
+    def _patches(self, state: Marginal, mask) -> Any:
+        """Features of the output without bias, K' = F' F'^T + b^2, while they are few."""
+        spec, F = self.spec, state.F
+        if F is None or state.unit.ndim != 1 or F.shape[-1] * spec.count > _WIDEST_PATCH:
+            return None
+        views = jnp.concatenate(list(seen_through(spec, F, state.facts.grid)), axis=-1)
+        patches = self.w_std / math.sqrt(spec.count) * views.reshape(len(F), -1, views.shape[-1])
+        return patches if mask is None else jnp.where(mask[..., None], patches, 0.0)
 
     def cross(self, k: Cross, rx, ry, ctx: Context) -> Cross:
         spec = self.spec
@@ -89,7 +100,10 @@ class Conv(Leaf):
             return k.masked(total, rx.mask, ry.mask)
 
         b2 = k.masked(b2, rx.mask, ry.mask)
-        linear = moved(k.K)
+        if rx.patches is None or ry.patches is None:
+            linear = moved(k.K)
+        else:
+            linear = between(rx.patches, ry.patches, k.diag)
         through = moved(k.T) if ctx.ntk else None
         return Cross(linear + b2, weight_T(self, k, linear, through, b2, ctx), k.diag)
 
@@ -187,11 +201,15 @@ class AvgPool(Leaf):
 
 
 class WindowRecord(eqx.Module):
-    """What a windowed layer keeps of one input: its grid, the new mask, a scale per new token."""
+    """What a windowed layer keeps of one input: its grid, the new mask, a scale per new token.
+
+    `patches` are the features of a convolution's output, while they are known and few.
+    """
 
     grid: tuple[int, ...] = eqx.field(static=True)
     mask: jnp.ndarray | None
     scale: jnp.ndarray | None = None
+    patches: jnp.ndarray | None = None
 
 
 def seen_through(spec: Window, h, grid):
