@@ -4,7 +4,19 @@ Describe a network once; read it as a Gaussian process or its training limit (`n
 a finite network (`net.twin`).
 """
 
-from . import duals, empirical
+from . import data, duals, empirical, files, gp, interop
+from .files import load
+from .gp import (
+    Posterior,
+    Prediction,
+    classify,
+    condition,
+    learn,
+    load_posterior,
+    relative,
+    ridge_path,
+    spectrum,
+)
 from .kernel.gram import Kernel
 from .layers.activation import Activation
 from .layers.attention import Attention, inf
@@ -72,6 +84,8 @@ __all__ = [
     "Parallel",
     "Polynomial",
     "Position",
+    "Posterior",
+    "Prediction",
     "RMSNorm",
     "RelativeBias",
     "Relu",
@@ -91,7 +105,19 @@ __all__ = [
     "Tanh",
     "Transformer",
     "VisionTransformer",
+    "classify",
+    "condition",
+    "data",
     "duals",
     "empirical",
+    "files",
+    "gp",
     "inf",
+    "interop",
+    "learn",
+    "load",
+    "load_posterior",
+    "relative",
+    "ridge_path",
+    "spectrum",
 ]

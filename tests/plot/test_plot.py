@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from limitformer import plot
-from limitformer.plot.extras import optional
+from limitformer.extras import optional
 from limitformer.report.classify import classify
 from limitformer.report.convergence import KINDS, Convergence, Width
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from limitformer.cli.progress import StepProgress
 from limitformer.cli.table import text_table
-from limitformer.plot.extras import optional
+from limitformer.extras import optional
 from limitformer.report.files import check_target, write_report
 
 FILE = "report.html"

@@ -169,6 +169,11 @@ def _pairs(network, sx, sy, ix, iy, key, draws):
     return network.pairs(sx, sy, ix, iy, key, draws)
 
 
+@eqx.filter_jit
+def _own(network, streams, index, key, draws):
+    return network.own(streams, index, key, draws)
+
+
 class Blocks:
     """Runs the tiles or pairs of a plan and puts them together."""
 
@@ -272,6 +277,26 @@ class Blocks:
                     if not plan.readout:
                         gram[i[own], j[own]] = _halved(value[own])
             yield min(start + size, len(left)), len(left)
+
+
+def own_pairs(network, streams, plan: BlockPlan, key, draws):
+    """K and (if asked) T of every input with itself, as NumPy arrays."""
+    n = streams[0].n
+    size = max(1, min(n, plan.tile**2 if not plan.pairs else plan.at_once))
+    parts: list[tuple] = []
+    with jax.default_matmul_precision("highest"):
+        for start in range(0, n, size):
+            index = np.minimum(np.arange(start, start + size), n - 1)
+            part = tuple(s.take(index) for s in streams)
+            ids = jnp.asarray(index)
+            if plan.pairs:
+                result = _pairs(network, part, part, ids, ids, key, draws)
+            else:
+                result = _own(network, part, ids, key, draws)
+            parts.append(tuple(None if v is None else np.asarray(v)[: n - start] for v in result))
+    values = [None if v[0] is None else np.concatenate(v) for v in zip(*parts, strict=True)]
+    cut = (slice(None), 0, 0) if plan.readout else (slice(None), slice(plan.shape[2]))
+    return tuple(None if v is None else v[cut] for v in values)
 
 
 def _transposed(block: np.ndarray) -> np.ndarray:

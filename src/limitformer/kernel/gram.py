@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -11,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..layers.base import Layer, leaves
+from ..layers.base import Layer, choice, leaves
 from ..scores.replicates import REPLICATES, draws_each, mean_and_error, replicate_keys
-from .blocks import Blocks, blocks_of, memory_budget
+from .blocks import Blocks, blocks_of, memory_budget, own_pairs
 from .inputs import as_arrays, float_type, is_traced, padded, streams_of
 from .network import Look, Network, cast, finish, needs_of
 from .progress import Progress
@@ -54,6 +55,7 @@ def kernel(
     key=None,
     draws: int = DRAWS,
     precision: float | None = None,
+    replicates: str = "mean",
     memory=None,
     progress: bool | Callable = False,
 ) -> Kernel:
@@ -72,6 +74,8 @@ def kernel(
             is a deterministic function.
         precision: largest acceptable standard error relative to the root mean square entry; if the
             draws do not reach it, an error says how many would.
+        replicates: "mean" with its standard error, or "each": where scores are drawn, the kernels
+            of every independent replicate, with one more axis in front.
         memory: budget in bytes, or a string such as "2GiB".
         progress: True for a line on standard error, or a function `(done, total, seconds_left)`.
 
@@ -79,6 +83,7 @@ def kernel(
         A `Kernel` with fields nngp, ntk, nngp_sem, ntk_sem.
     """
     kinds = check_kinds(kinds)
+    each = choice("replicates", replicates, ("mean", "each")) == "each"
     traced = is_traced((net, x, y, x_mask, y_mask, key))
     arrays = as_arrays(x, "x") + (() if y is None else as_arrays(y, "y"))
     dtype = float_type(arrays, dtype)
@@ -86,7 +91,9 @@ def kernel(
         raise ValueError("y_mask was given without y; pass y, or mask x with x_mask")
     if traced:
         dtype = jax.dtypes.canonicalize_dtype(dtype)
-        return _kernel(net, x, y, x_mask, y_mask, kinds, dtype, key, draws, None, None, None, True)
+        return _kernel(
+            net, x, y, x_mask, y_mask, kinds, dtype, key, draws, None, None, None, True, each
+        )
     with jax.enable_x64(True):
         result = _kernel(
             net,
@@ -102,12 +109,13 @@ def kernel(
             memory,
             Progress.of(progress),
             False,
+            each,
         )
     return returned(result, dtype)
 
 
 def _kernel(
-    net, x, y, x_mask, y_mask, kinds, dtype, key, draws, precision, memory, progress, traced
+    net, x, y, x_mask, y_mask, kinds, dtype, key, draws, precision, memory, progress, traced, each
 ):
     net = cast(net, dtype)
     sx = streams_of(net, x, x_mask, "x", dtype=dtype, checked=not traced)
@@ -120,19 +128,10 @@ def _kernel(
     if not random:
         values = _once(network, sx, sy, None, 0, memory, progress, traced, dtype)
         return _result(kinds, values)
-    each = draws_each(draws)
-    key = jax.random.key(0) if key is None else key
-    keys = replicate_keys(key=key)
-    if traced:  # one compilation serves all replicates
-        stacked = jax.lax.map(
-            lambda k: _once(network, sx, sy, k, each, memory, None, True, dtype), keys
-        )
-    else:
-        results = []
-        for r, k in enumerate(keys):
-            part = None if progress is None else progress.part(r, REPLICATES)
-            results.append(_once(network, sx, sy, k, each, memory, part, False, dtype))
-        stacked = [None if v[0] is None else np.stack(v) for v in zip(*results, strict=True)]
+    run = functools.partial(_once, network, sx, sy)
+    stacked = _replicated(run, key, draws_each(draws), memory, progress, traced, dtype)
+    if each:
+        return _result(kinds, stacked, draws=draws, replicates=REPLICATES)
     means, errors = [], []
     for values in stacked:
         mean, error = (None, None) if values is None else mean_and_error(jnp.asarray(values))
@@ -141,6 +140,76 @@ def _kernel(
     if precision is not None and not traced:
         _check_precision(means, errors, precision, draws)
     return _result(kinds, means, errors, draws, REPLICATES)
+
+
+def _replicated(run, key, draws: int, memory, progress, traced: bool, dtype) -> Any:
+    """The kernels of every replicate, stacked."""
+    keys = replicate_keys(key=jax.random.key(0) if key is None else key)
+    if traced:  # one compilation serves all replicates
+        return jax.lax.map(lambda k: run(k, draws, memory, None, True, dtype), keys)
+    results = []
+    for r, k in enumerate(keys):
+        part = None if progress is None else progress.part(r, REPLICATES)
+        results.append(run(k, draws, memory, part, False, dtype))
+    return [None if v[0] is None else np.stack(v) for v in zip(*results, strict=True)]
+
+
+def diagonal(
+    net: Layer,
+    x,
+    x_mask=None,
+    *,
+    kinds=KINDS,
+    dtype=None,
+    key=None,
+    draws: int = DRAWS,
+    replicates: str = "mean",
+    memory=None,
+) -> Kernel:
+    """K(x_i, x_i) and T(x_i, x_i): the diagonal of `kernel(net, x)` without the rest.
+
+    Returns:
+        A `Kernel` of `(n,)` arrays after a readout, `(n, tokens, tokens)` without one.
+    """
+    kinds = check_kinds(kinds)
+    each = choice("replicates", replicates, ("mean", "each")) == "each"
+    dtype = float_type(as_arrays(x, "x"), dtype)
+    with jax.enable_x64(True):
+        net = cast(net, dtype)
+        sx = streams_of(net, x, x_mask, "x", dtype=dtype)
+        network = Network(net, *needs_of(net), "ntk" in kinds)
+        random = any(leaf.random_scores for _, leaf in leaves(net))
+        run = functools.partial(_own, network, sx)
+        if not random:
+            result = _result(kinds, run(None, 0, memory, None, False, dtype))
+        else:
+            stacked = _replicated(run, key, draws_each(draws), memory, None, False, dtype)
+            result = _result(kinds, stacked, draws=draws, replicates=REPLICATES)
+            if not each:
+                values = [None if v is None else mean_and_error(jnp.asarray(v)) for v in stacked]
+                means, errors = zip(
+                    *((None, None) if v is None else v for v in values), strict=True
+                )
+                result = _result(kinds, means, errors, draws, REPLICATES)
+                result = jax.tree.map(np.asarray, result)
+    return returned(result, dtype)
+
+
+def _own(network: Network, sx, key, draws, memory, progress, traced, dtype):
+    """K and T of every input with itself."""
+    look = network.look(sx, max(draws, 1))
+    plan = blocks_of(network, sx, sx, True, draws, memory_budget(memory), dtype, look, look)
+    values = own_pairs(network, sx, plan, key, draws)
+    order = sx[0].order
+    if look.facts.readout or order is None:
+        return values
+    swapped = tuple(None if v is None else _restored(v[:, None], order, None)[:, 0] for v in values)
+    return tuple(
+        None
+        if v is None
+        else np.swapaxes(_restored(np.swapaxes(v, 1, 2)[:, None], order, None)[:, 0], 1, 2)
+        for v in swapped
+    )
 
 
 def _once(network: Network, sx, sy, key, draws, memory, progress, traced, dtype):

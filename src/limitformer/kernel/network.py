@@ -91,6 +91,13 @@ class Network(eqx.Module):
         run = CrossRun(self.options(None, 0), rx, ry)
         return finish(run(self.net, _one(blocks), "net"), self.ntk)
 
+    def own(self, streams, index, key, draws: int):
+        """K and T of every input with itself, where records of the inputs are enough."""
+        records, _ = self.marginal(streams, index, key, draws)
+        blocks = tuple(_zipped(s, s, self.need.cross) for s in streams)
+        run = CrossRun(self.options(None, 0), records, records, lead=1)
+        return finish(run(self.net, _one(blocks), "net"), self.ntk)
+
     def pairs(self, sx, sy, ix, iy, key, draws: int, watch=None):
         """K and T of a list of pairs, each with its own marginals.
 

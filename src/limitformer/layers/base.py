@@ -65,6 +65,17 @@ class Layer(eqx.Module):
 
         return plan(self, x, y, x_mask, y_mask, **options)
 
+    def to_toml(self, **options) -> str:
+        """The network as TOML; see `limitformer.files.to_toml`."""
+        from ..files import to_toml
+
+        return to_toml(self, **options)
+
+    def __repr__(self) -> str:
+        from ..files import one_line
+
+        return one_line(self)
+
     def twin(self, *, key, **options):
         """The finite network; see `limitformer.twin.network.twin`."""
         from ..twin.network import twin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from limitformer.plot.extras import optional
+from limitformer.extras import optional
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

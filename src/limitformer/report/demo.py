@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 import limitformer as lf
+from limitformer.extras import optional
 from limitformer.layers.combine import Serial
-from limitformer.plot.extras import optional
 from limitformer.report.classify import Classification, classify
 from limitformer.report.convergence import Convergence, convergence
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from limitformer.plot.extras import optional
+from limitformer.extras import optional
 from limitformer.report.html import Markup, escape
 
 # A colour that no plot uses: it is drawn in the page's own text colour, light or dark.

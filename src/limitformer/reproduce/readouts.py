@@ -1,0 +1,303 @@
+"""All readouts of one trunk at one depth: flatten, mean pool, and attention before a flatten.
+
+A flatten after attention is a linear functional of the token kernel (theory 2.4),
+
+    mean_a d_a(x) d_a(y) [A(x) K A(y)^T]_aa  =  < C, K >,    C = A(x)^T diag(d(x) d(y) / S) A(y),
+
+with d the factors of a norm. It does not depend on whether K or T is read, so both cost one C.
+Attention weights are smooth: A = L V^T of rank r far below the number of tokens S. Then
+
+    < C, K > = < L(x)^T diag(d(x) d(y) / S) L(y),  V(x)^T K V(y) >,
+
+which is r S^2 work a pair instead of S^3. How much that leaves out is measured on every input.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..kernel.state import Cross, Form, Marginal, Need
+from ..layers.attention import Attention
+from ..layers.base import Context, Layer, Leaf
+from ..layers.combine import Serial
+from ..layers.dense import Dense
+from ..layers.norm import LayerNorm, RMSNorm
+from ..layers.pool import Flatten, MeanPool
+from ..layers.residual_attention import ResidualAttention
+
+_CUT = 1e-9  # singular values of fixed attention weights below this share of the first are dropped
+
+
+@dataclasses.dataclass(frozen=True)
+class Readout:
+    """One way from token channels to the output.
+
+    Args:
+        name: what tables call it.
+        attention: a layer of attention at scale "linear", or attention to positions; None: none.
+        norm: `LayerNorm()` or `RMSNorm()` after the attention, or None.
+        pool: "flatten", or "mean" (without attention only).
+        rank: of the attention weights; None: exact.
+    """
+
+    name: str
+    attention: Attention | ResidualAttention | None = None
+    norm: LayerNorm | RMSNorm | None = None
+    pool: str = "flatten"
+    rank: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.pool not in ("flatten", "mean") or (self.attention and self.pool == "mean"):
+            raise ValueError(
+                f'{self.name}: pool={self.pool!r}; expected "flatten", or "mean" without attention '
+                "(lf.MeanPool() after attention is cheap as it is)"
+            )
+        if isinstance(self.attention, Attention) and self.attention.scale != "linear":
+            raise ValueError(
+                f"{self.name}: attention at scale={self.attention.scale!r} has no readout of this "
+                'form; use scale="linear"'
+            )
+        if self.norm is not None and self.attention is None:
+            raise ValueError(f"{self.name}: a norm without attention; put it into the trunk")
+
+    def layers(self) -> Layer:
+        """The same as a network: what follows the trunk, with a Dense layer at the end."""
+        given = [layer for layer in (self.attention, self.norm) if layer is not None]
+        return Serial(*given, Flatten() if self.pool == "flatten" else MeanPool(), Dense())
+
+    @property
+    def kept(self) -> float:
+        """The share of the token kernel that passes attention unchanged."""
+        if self.attention is None:
+            return 1.0 if self.pool == "flatten" else 0.0
+        fixed = isinstance(self.attention, ResidualAttention)
+        return float(self.attention.alpha) if fixed else 0.0
+
+
+class Side(eqx.Module):
+    """What one readout keeps of each input.
+
+    Attributes:
+        L, V: `(*n, S, r)` factors of the attention weights A = L V^T; V=None: the identity. Weights
+            that all inputs share are not kept here.
+        d: `(*n, S)` factors of the norm; None: ones.
+        c: `(*n, S)` means that the norm takes away; None: zero.
+        error: `(*n,)` relative error of the input's own readout from the rank.
+    """
+
+    L: Any = None
+    V: Any = None
+    d: Any = None
+    c: Any = None
+    error: Any = None
+
+
+class Readouts(Leaf):
+    """Several readouts of the same token kernel, each with its Dense layer; ends in a tuple."""
+
+    readouts: tuple[Readout, ...] = eqx.field(static=True)
+
+    def needs(self, out: Need) -> Need:
+        attentive = any(isinstance(r.attention, Attention) for r in self.readouts)
+        normed = any(r.norm is not None for r in self.readouts)
+        return Need(Form.FULL, Form.FULL if attentive or normed else Form.NONE)
+
+    def marginal(self, state: Marginal, ctx: Context):
+        if state.mask is not None:
+            raise ValueError("Readouts take inputs of one length; use the layers for masked inputs")
+        sides = tuple(self._side(r, state, ctx) for r in self.readouts)
+        facts = state.facts.fresh(ctx.path, grid=(1,), readout=True)
+        return Marginal(facts, state.unit, index=state.index), (state.facts.grid, sides)
+
+    def _side(self, readout: Readout, state: Marginal, ctx: Context) -> Side:
+        layer = readout.attention
+        if layer is None:
+            return Side()
+        ask = Context(ctx.path, Need(Form.DIAG, Form.DIAG), ntk=False)
+        after, record = layer.marginal(state, ask)
+        after = after.reduced(Form.DIAG)
+        d = c = None
+        if readout.norm is not None:
+            centred = isinstance(readout.norm, LayerNorm)
+            if isinstance(readout.norm, LayerNorm):
+                d = readout.norm.marginal(after, ask)[1][0]
+            else:
+                d = readout.norm.marginal(after, ask)[1]
+            c = after.m * d if centred and after.m is not None else None
+        exact = after.K if d is None else after.K * d * d
+        if isinstance(layer, ResidualAttention):
+            L, V = (jnp.asarray(a, state.K.dtype) for a in shared_weights(layer, state.facts.grid))
+            L, V = (jnp.broadcast_to(a, (*state.unit.shape, *a.shape)) for a in (L, V))
+        else:
+            L, V = low_rank(record.side[..., 0, :, :], readout.rank)
+        error = _own_error(readout, L, V, d, state, exact)
+        if isinstance(layer, ResidualAttention):
+            L = V = None
+        return Side(L, V, d, c, error)
+
+    def cross(self, k: Cross, rx, ry, ctx: Context) -> Any:
+        (grid, left), (_, right) = rx, ry
+        groups: dict[Any, tuple] = {}  # by what is multiplied from both sides: shared weights once
+        for r, x, y in zip(self.readouts, left, right, strict=True):
+            groups.setdefault(_group(r), (r, x, y))
+        reads = {
+            group: _sandwich(_factor(r, x, grid, k.K.dtype), _factor(r, y, grid, k.K.dtype), k)
+            for group, (r, x, y) in groups.items()
+            if group is not None
+        }
+        diagonals = k.reduced(Form.DIAG)
+        return tuple(
+            _read(r, x, y, reads.get(_group(r)), diagonals, grid, ctx.ntk)
+            for r, x, y in zip(self.readouts, left, right, strict=True)
+        )
+
+
+def _group(readout: Readout):
+    """Readouts with the same attention weights share a group; None: nothing but the diagonal."""
+    return ("mean",) if readout.pool == "mean" else readout.attention
+
+
+def _factor(readout: Readout, side: Side, grid, dtype):
+    """V of one side, with the leading axes that records have."""
+    if readout.pool == "mean":
+        S = int(np.prod(grid))
+        return jnp.full((1, 1, S, 1), 1 / S, dtype)
+    if isinstance(readout.attention, ResidualAttention):
+        return jnp.asarray(shared_weights(readout.attention, grid)[1], dtype)[None, None]
+    return side.V
+
+
+def _sandwich(Vx, Vy, k: Cross):
+    """V(x)^T K V(y) and the same of T, summed in float64; K and T themselves if V is None."""
+    if Vx is None:
+        return k.K, k.T
+
+    def between(K) -> Any:
+        if K is None:
+            return None
+        lead, rank = K.shape[:-2], Vx.shape[-1]
+        V = jnp.broadcast_to(jnp.swapaxes(Vx, -1, -2), (*lead, rank, K.shape[-2]))
+        left = jnp.matmul(V, K).astype(jnp.float64)
+        W = jnp.broadcast_to(Vy, (*lead, *Vy.shape[-2:])).astype(jnp.float64)
+        return jnp.matmul(left, W)
+
+    return between(k.K), between(k.T)
+
+
+def _read(readout: Readout, x: Side, y: Side, reads, diagonals: Cross, grid, ntk: bool) -> Cross:
+    """K' and T' of one readout, after its Dense layer."""
+    if readout.pool == "mean":
+        K, T = reads
+        return _dense(K, T, ntk)
+    weight = None if x.d is None else (x.d * y.d).astype(jnp.float64)
+
+    def on_diagonal(value) -> Any:
+        if value is None:
+            return None
+        value = value.astype(jnp.float64)
+        return jnp.mean(value if weight is None else value * weight, axis=-1)
+
+    kept = on_diagonal(diagonals.K), on_diagonal(diagonals.T)
+    if readout.attention is None:
+        K, T = kept
+        return _dense(K[..., None, None], None if T is None else T[..., None, None], ntk)
+    dtype = diagonals.K.dtype
+    if isinstance(readout.attention, ResidualAttention):
+        shared = jnp.asarray(shared_weights(readout.attention, grid)[0], dtype)[None, None]
+        Lx = Ly = shared
+    else:
+        Lx, Ly = x.L, y.L
+    Lx, Ly = (L if s.d is None else L * s.d[..., None] for L, s in ((Lx, x), (Ly, y)))
+    exact = not isinstance(readout.attention, ResidualAttention) and x.V is None
+    C = _gram(Lx, Ly, diagonals.K.shape[:-1], exact)
+    through = [None if v is None else jnp.sum(C * v.astype(C.dtype), axis=(-2, -1)) for v in reads]
+    share = 1.0 - readout.kept
+    K = share * through[0]
+    T = 2 * share * through[0]  # the weights of the values and of the output
+    if through[1] is not None:
+        T = T + share * through[1]
+    if readout.kept:
+        K = K + readout.kept * kept[0]
+        T = T if kept[1] is None else T + readout.kept * kept[1]
+    if x.c is not None:
+        K = K - jnp.mean((x.c * y.c).astype(jnp.float64), axis=-1)
+    return _dense(K[..., None, None], T[..., None, None], ntk)
+
+
+def _gram(Lx, Ly, lead, exact: bool):
+    """L(x)^T L(y) / S of all pairs; in float64 while it is small."""
+    S = Lx.shape[-2]
+    if exact:  # (n1, 1, S, S) against (1, n2, S, S), or one list against another
+        equation = "iac,jad->ijcd" if len(lead) == 2 else "pac,pad->pcd"
+        x, y = (Lx[:, 0], Ly[0]) if len(lead) == 2 else (Lx, Ly)
+        return (jnp.einsum(equation, x, y) / S).astype(jnp.float64)
+    x = jnp.broadcast_to(jnp.swapaxes(Lx, -1, -2), (*lead, Lx.shape[-1], S))
+    y = jnp.broadcast_to(Ly, (*lead, S, Ly.shape[-1]))
+    return jnp.matmul(x.astype(jnp.float64), y.astype(jnp.float64)) / S
+
+
+def _dense(K, T, ntk: bool) -> Cross:
+    """After a Dense layer of weight variance one: K' = K, T' = K + T."""
+    K = K.astype(jnp.float64)
+    if not ntk:
+        return Cross(K)
+    return Cross(K, K if T is None else K + T.astype(jnp.float64))
+
+
+def low_rank(A, rank: int | None):
+    """Factors of attention weights, A = L V^T with V = A^T L and L an orthonormal basis of A Omega.
+
+    Args:
+        A: `(n, S, S)`.
+        rank: columns of the factors; None, or not below S: exact, L = A and V = None.
+
+    Reference:
+        Halko, Martinsson, Tropp (2011), Finding structure with randomness, algorithm 4.1.
+    """
+    S = A.shape[-1]
+    if rank is None or rank >= S:
+        return A, None
+    omega = np.random.default_rng(0).standard_normal((S, rank))
+    omega[:, 0] = 1.0  # rows of weights have a sum
+    L, _ = jnp.linalg.qr(jnp.matmul(A, jnp.asarray(omega, A.dtype)))
+    return L, jnp.matmul(jnp.swapaxes(A, -1, -2), L)
+
+
+def shared_weights(layer: ResidualAttention, grid) -> tuple[np.ndarray, np.ndarray]:
+    """Factors L, V of attention weights that depend on positions only, from an exact SVD."""
+    decay = layer.position.decay
+    numbers = tuple(float(a) for a in (decay.phi, decay.rho, layer.qk_std))
+    return _svd(type(layer.weights).__name__, layer.weights, numbers, layer, tuple(grid))
+
+
+@functools.lru_cache(maxsize=32)
+def _svd(name, weights, numbers, layer, grid) -> tuple[np.ndarray, np.ndarray]:
+    with jax.ensure_compile_time_eval(), jax.enable_x64(True):
+        A = np.asarray(layer._weights(grid, None, (), jnp.dtype(jnp.float64)))
+    u, s, vt = np.linalg.svd(A)
+    rank = int(np.sum(s > _CUT * s[0]))
+    return u[:, :rank] * s[:rank], vt[:rank].T
+
+
+def _own_error(readout: Readout, L, V, d, state: Marginal, exact):
+    """|own readout from the factors / own readout - 1|."""
+    wide = lambda a: a.astype(jnp.float64)  # noqa: E731
+    exact = jnp.mean(wide(exact), axis=-1)
+    if V is None:
+        return jnp.zeros_like(exact)
+    K = wide(jnp.matmul(jnp.matmul(jnp.swapaxes(V, -1, -2), state.K), V))
+    weight = jnp.ones((), L.dtype) if d is None else d[..., None]
+    L = wide(L * weight)
+    C = jnp.matmul(jnp.swapaxes(L, -1, -2), L) / L.shape[-2]
+    found = (1 - readout.kept) * jnp.sum(C * K, axis=(-2, -1))
+    if readout.kept:
+        own = wide(state.variance) if d is None else wide(state.variance * d * d)
+        found = found + readout.kept * jnp.mean(own, axis=-1)
+    return jnp.abs(found / exact - 1)
