@@ -679,7 +679,7 @@ def test_softmax_attention_causal_with_a_trained_code_on_values_too():
 @pytest.mark.parametrize("trained", [False, True])
 def test_softmax_attention_with_a_code_on_scores_only(trained):
     s, v, code = coded(0.7, 0.6, False, trained)
-    agrees_in_parts(*self_attention(softmax, code=code), softmax_terms(s, v=v))
+    agrees_in_parts(*self_attention(softmax, code=code), softmax_terms(s, v=v), samples=4000)
 
 
 @pytest.mark.slow
@@ -742,7 +742,8 @@ def test_linear_scale_relu_rotary_and_alibi():
         front(), naive.RELU, *ORACLE_STD, rho=naive.rotary(FREQUENCIES), **slopes_of((0.5, 0.1))
     )
     case = self_attention(elementwise(jax.nn.relu), scale="linear", rotary=True, slopes=(0.5, 0.1))
-    agrees_in_parts(*case, linear_terms(p))
+    # what passes through the scores vanishes like 1/width, with a visible 1/width^2 at 32
+    agrees_in_parts(*case, linear_terms(p), widths=(64, 128), samples=2000)
 
 
 @pytest.mark.slow

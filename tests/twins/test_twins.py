@@ -75,6 +75,7 @@ def _cases():
     few = Sizes(heads=4, head_width=16, outputs=64)
     # heads are what fluctuates most where scores are not normalised
     many = Sizes(16, heads=16, head_width=8, outputs=32)
+    more = dataclasses.replace(many, networks=1500)
 
     def linear(*a, **k):
         return A("linear", *a, qk_std=0.8, ov_std=1.1, b_std=0.3, **k)
@@ -228,7 +229,7 @@ def _cases():
     )
     yield Case("cross linear", lf.Serial(cross("linear"), pool), TWO, few)
     both = lf.Parallel(D(1.2), lf.Serial(D(1.1), lf.Relu(), D()))
-    yield Case("cross relu", lf.Serial(both, cross("sqrt", "relu"), pool), TWO, many)
+    yield Case("cross relu", lf.Serial(both, cross("sqrt", "relu"), pool), TWO, more)
     yield Case("cross softmax", lf.Serial(both, cross(), pool), TWO)
 
     branch = (D(1.2, 0.3), lf.Relu(), D())

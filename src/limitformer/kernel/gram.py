@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ from ..layers.base import Layer, choice, leaves
 from ..scores.replicates import REPLICATES, draws_each, mean_and_error, replicate_keys
 from .blocks import Blocks, blocks_of, memory_budget, own_pairs
 from .inputs import as_arrays, float_type, is_traced, padded, streams_of
-from .network import Look, Network, cast, finish, needs_of
+from .network import Look, Network, cast, needs_of
 from .progress import Progress
 
 KINDS = ("nngp", "ntk")
@@ -127,11 +126,11 @@ def _kernel(
     random = any(leaf.random_scores for _, leaf in leaves(net))
     if not random:
         values = _once(network, sx, sy, None, 0, memory, progress, traced, dtype)
-        return _result(kinds, values)
+        return result_of(kinds, values)
     run = functools.partial(_once, network, sx, sy)
     stacked = _replicated(run, key, draws_each(draws), memory, progress, traced, dtype)
     if each:
-        return _result(kinds, stacked, draws=draws, replicates=REPLICATES)
+        return result_of(kinds, stacked, draws=draws, replicates=REPLICATES)
     means, errors = [], []
     for values in stacked:
         mean, error = (None, None) if values is None else mean_and_error(jnp.asarray(values))
@@ -139,7 +138,7 @@ def _kernel(
         errors.append(error if error is None or traced else np.asarray(error))
     if precision is not None and not traced:
         _check_precision(means, errors, precision, draws)
-    return _result(kinds, means, errors, draws, REPLICATES)
+    return result_of(kinds, means, errors, draws, REPLICATES)
 
 
 def _replicated(run, key, draws: int, memory, progress, traced: bool, dtype) -> Any:
@@ -181,16 +180,16 @@ def diagonal(
         random = any(leaf.random_scores for _, leaf in leaves(net))
         run = functools.partial(_own, network, sx)
         if not random:
-            result = _result(kinds, run(None, 0, memory, None, False, dtype))
+            result = result_of(kinds, run(None, 0, memory, None, False, dtype))
         else:
             stacked = _replicated(run, key, draws_each(draws), memory, None, False, dtype)
-            result = _result(kinds, stacked, draws=draws, replicates=REPLICATES)
+            result = result_of(kinds, stacked, draws=draws, replicates=REPLICATES)
             if not each:
                 values = [None if v is None else mean_and_error(jnp.asarray(v)) for v in stacked]
                 means, errors = zip(
                     *((None, None) if v is None else v for v in values), strict=True
                 )
-                result = _result(kinds, means, errors, draws, REPLICATES)
+                result = result_of(kinds, means, errors, draws, REPLICATES)
                 result = jax.tree.map(np.asarray, result)
     return returned(result, dtype)
 
@@ -203,11 +202,11 @@ def _own(network: Network, sx, key, draws, memory, progress, traced, dtype):
     order = sx[0].order
     if look.facts.readout or order is None:
         return values
-    swapped = tuple(None if v is None else _restored(v[:, None], order, None)[:, 0] for v in values)
+    swapped = tuple(None if v is None else restored(v[:, None], order, None)[:, 0] for v in values)
     return tuple(
         None
         if v is None
-        else np.swapaxes(_restored(np.swapaxes(v, 1, 2)[:, None], order, None)[:, 0], 1, 2)
+        else np.swapaxes(restored(np.swapaxes(v, 1, 2)[:, None], order, None)[:, 0], 1, 2)
         for v in swapped
     )
 
@@ -225,7 +224,7 @@ def _once(network: Network, sx, sy, key, draws, memory, progress, traced, dtype)
         )
         values = Blocks(plan, network, sx, other, key, draws, progress).run()
     order = sx[0].order, other[0].order
-    return tuple(None if v is None else _restored(v, *order) for v in values)
+    return tuple(None if v is None else restored(v, *order) for v in values)
 
 
 def _traced(network: Network, sx, sy, key, draws, look: Look, look_y: Look):
@@ -249,69 +248,6 @@ def _traced(network: Network, sx, sy, key, draws, look: Look, look_y: Look):
     if look.facts.readout:
         values = tuple(None if v is None else v[..., 0, 0] for v in values)
     return values
-
-
-def trace(
-    net: Any,
-    x,
-    y=None,
-    x_mask=None,
-    y_mask=None,
-    *,
-    kinds=KINDS,
-    dtype=None,
-    key=None,
-    draws: int = DRAWS,
-) -> OrderedDict[str, Kernel]:
-    """Token kernels after every layer, by the layer's name, in order.
-
-    Nothing is reduced: every entry has its full token kernel, `(n, m, tokens, tokens)`, or `(n, m)`
-    after a readout. Repeats are listed turn by turn. Score averages use one set of `draws` and
-    carry no standard error here.
-    """
-    kinds = check_kinds(kinds)
-    arrays = as_arrays(x, "x") + (() if y is None else as_arrays(y, "y"))
-    dtype = float_type(arrays, dtype)
-    with jax.enable_x64(True):
-        net = cast(net, dtype)
-        sx = streams_of(net, x, x_mask, "x", dtype=dtype)
-        sy = sx if y is None else streams_of(net, y, y_mask, "y", dtype=dtype)
-        sx, sy = same_lengths(net, sx, sy)
-        need, table = needs_of(net, all_of_it=True)
-        network = Network(net, need, table, "ntk" in kinds, pull=False, unroll=True)
-        n, m = sx[0].n, sy[0].n
-        i, j = (g.reshape(-1) for g in np.meshgrid(np.arange(n), np.arange(m), indexing="ij"))
-        key = jax.random.key(0) if key is None else key
-
-        def run(network, sx, sy):
-            seen: OrderedDict = OrderedDict()
-
-            def watch(name, state):
-                states = state if isinstance(state, tuple) else (state,)
-                for index, s in enumerate(states):
-                    label = name if len(states) == 1 else f"{name}:{index}"
-                    K, T = finish(s.k, network.ntk)
-                    if s.x.facts.readout:
-                        K, T = (None if v is None else v[..., 0, 0] for v in (K, T))
-                    seen[label] = (K, T)
-
-            left = tuple(s.take(i) for s in sx)
-            right = tuple(s.take(j) for s in sy)
-            iy = jnp.asarray(j if y is None else j + n)
-            network.pairs(left, right, jnp.asarray(i), iy, key, draws, watch)
-            return seen
-
-        seen = eqx.filter_jit(run)(network, sx, sy)
-        result: OrderedDict[str, Kernel] = OrderedDict()
-        for name, values in seen.items():
-            shaped = (
-                None if v is None else np.asarray(v).reshape(n, m, *v.shape[1:]) for v in values
-            )
-            pair = tuple(
-                None if v is None else _restored(v, sx[0].order, sy[0].order) for v in shaped
-            )
-            result[name] = _result(kinds, pair)
-    return OrderedDict((name, returned(k, dtype)) for name, k in result.items())
 
 
 def same_lengths(net: Layer, sx, sy) -> tuple[Any, Any]:
@@ -341,7 +277,7 @@ def same_lengths(net: Layer, sx, sy) -> tuple[Any, Any]:
     )
 
 
-def _restored(value, order_x, order_y):
+def restored(value, order_x, order_y):
     """Token kernels with tokens back where the caller's mask has them.
 
     Where a layer has changed the number of tokens there is no such place, and valid ones are first.
@@ -365,7 +301,8 @@ def check_kinds(kinds) -> tuple[str, ...]:
     return kinds
 
 
-def _result(kinds, values, errors=(None, None), draws: int = 0, replicates: int = 0) -> Kernel:
+def result_of(kinds, values, errors=(None, None), draws: int = 0, replicates: int = 0) -> Kernel:
+    """A `Kernel` of those of the values (K, T) that were asked for."""
     nngp, ntk = (v if kind in kinds else None for kind, v in zip(KINDS, values, strict=True))
     nngp_sem, ntk_sem = (
         e if kind in kinds else None for kind, e in zip(KINDS, errors, strict=True)

@@ -54,8 +54,8 @@ class Layer(eqx.Module):
         return kernel(self, x, y, x_mask, y_mask, **options)
 
     def trace(self, x, y=None, x_mask=None, y_mask=None, **options):
-        """Token kernels after every layer; see `limitformer.kernel.gram.trace`."""
-        from ..kernel.gram import trace
+        """Token kernels after every layer; see `limitformer.kernel.trace.trace`."""
+        from ..kernel.trace import trace
 
         return trace(self, x, y, x_mask, y_mask, **options)
 

@@ -54,7 +54,9 @@ class Readout:
     rank: int | None = None
 
     def __post_init__(self) -> None:
-        if self.pool not in ("flatten", "mean") or (self.attention and self.pool == "mean"):
+        if self.pool not in ("flatten", "mean") or (
+            self.attention is not None and self.pool == "mean"
+        ):
             raise ValueError(
                 f'{self.name}: pool={self.pool!r}; expected "flatten", or "mean" without attention '
                 "(lf.MeanPool() after attention is cheap as it is)"
@@ -99,6 +101,13 @@ class Side(eqx.Module):
     error: Any = None
 
 
+class Sides(eqx.Module):
+    """The sides of all readouts, and the grid of the tokens."""
+
+    grid: tuple[int, ...] = eqx.field(static=True)
+    sides: tuple[Side, ...]
+
+
 class Readouts(Leaf):
     """Several readouts of the same token kernel, each with its Dense layer; ends in a tuple."""
 
@@ -114,7 +123,7 @@ class Readouts(Leaf):
             raise ValueError("Readouts take inputs of one length; use the layers for masked inputs")
         sides = tuple(self._side(r, state, ctx) for r in self.readouts)
         facts = state.facts.fresh(ctx.path, grid=(1,), readout=True)
-        return Marginal(facts, state.unit, index=state.index), (state.facts.grid, sides)
+        return Marginal(facts, state.unit, index=state.index), Sides(state.facts.grid, sides)
 
     def _side(self, readout: Readout, state: Marginal, ctx: Context) -> Side:
         layer = readout.attention
@@ -125,11 +134,9 @@ class Readouts(Leaf):
         after = after.reduced(Form.DIAG)
         d = c = None
         if readout.norm is not None:
+            found = readout.norm.marginal(after, ask)[1]
             centred = isinstance(readout.norm, LayerNorm)
-            if isinstance(readout.norm, LayerNorm):
-                d = readout.norm.marginal(after, ask)[1][0]
-            else:
-                d = readout.norm.marginal(after, ask)[1]
+            d = found[0] if centred else found
             c = after.m * d if centred and after.m is not None else None
         exact = after.K if d is None else after.K * d * d
         if isinstance(layer, ResidualAttention):
@@ -143,7 +150,7 @@ class Readouts(Leaf):
         return Side(L, V, d, c, error)
 
     def cross(self, k: Cross, rx, ry, ctx: Context) -> Any:
-        (grid, left), (_, right) = rx, ry
+        grid, left, right = rx.grid, rx.sides, ry.sides
         groups: dict[Any, tuple] = {}  # by what is multiplied from both sides: shared weights once
         for r, x, y in zip(self.readouts, left, right, strict=True):
             groups.setdefault(_group(r), (r, x, y))
@@ -272,13 +279,11 @@ def low_rank(A, rank: int | None):
 
 def shared_weights(layer: ResidualAttention, grid) -> tuple[np.ndarray, np.ndarray]:
     """Factors L, V of attention weights that depend on positions only, from an exact SVD."""
-    decay = layer.position.decay
-    numbers = tuple(float(a) for a in (decay.phi, decay.rho, layer.qk_std))
-    return _svd(type(layer.weights).__name__, layer.weights, numbers, layer, tuple(grid))
+    return _svd(layer, tuple(grid))
 
 
 @functools.lru_cache(maxsize=32)
-def _svd(name, weights, numbers, layer, grid) -> tuple[np.ndarray, np.ndarray]:
+def _svd(layer, grid) -> tuple[np.ndarray, np.ndarray]:
     with jax.ensure_compile_time_eval(), jax.enable_x64(True):
         A = np.asarray(layer._weights(grid, None, (), jnp.dtype(jnp.float64)))
     u, s, vt = np.linalg.svd(A)

@@ -18,11 +18,12 @@ import numpy as np
 from ..kernel.blocks import BlockPlan, Blocks, memory_budget
 from ..kernel.gram import check_kinds, same_lengths
 from ..kernel.inputs import as_arrays, float_type, streams_of
-from ..kernel.network import Network, cast, needs_of
+from ..kernel.network import Network, _start_cross, cast, needs_of
 from ..kernel.passes import CrossRun, MarginalRun
 from ..kernel.progress import Progress
 from ..kernel.state import Cross, Form, Marginal
 from ..layers.base import Layer
+from .readouts import Side
 
 _LIVE = 12  # token kernels of a pair that are alive at once, at most
 _TARGET = {"cpu": 10 * 2**20, "gpu": 8 * 2**30}  # a tile's memory: the cache, or enough work
@@ -66,8 +67,6 @@ class SharedTrunk(eqx.Module):
         """K and T of all pairs of two sets of inputs, `(n1, n2, readouts, 1, 1)`."""
         rx = jax.tree.map(lambda a: a[:, None], rx)
         ry = jax.tree.map(lambda a: a[None, :], ry)
-        from ..kernel.network import _start_cross
-
         block = _start_cross(sx[0], sy[0], self.network.need.cross)
         run = CrossRun(self.network.options(None, 0), rx, ry)
         ends = run(self.network.net, block, "net")
@@ -141,6 +140,30 @@ def shared_kernels(
         values = Blocks(plan, trunk, sx, other, None, 0, Progress.of(progress)).run()
     pairs = zip(("nngp", "ntk"), values, strict=True)
     return {kind: value for kind, value in pairs if kind in kinds and value is not None}
+
+
+def rank_errors(net: Layer, x: Any, *, dtype: Any = None) -> list[float]:
+    """The largest relative error that low ranks make in the own readout of these inputs.
+
+    Args:
+        net: a network with `Readouts` in it.
+        x: `(n, height, width, channels)`; some of the inputs are enough.
+
+    Returns:
+        One number for every readout, in order; zero where nothing is left out.
+    """
+    dtype = float_type(as_arrays(x, "x"), dtype)
+    with jax.enable_x64(True):
+        net = cast(net, dtype)
+        streams = streams_of(net, x, None, "x", dtype=dtype)
+        network = Network(net, *needs_of(net), False)
+        trunk = SharedTrunk(network, 1 if streams[0].tokens > 64 else streams[0].n)
+        run = eqx.filter_jit(lambda trunk, s: trunk.marginal(s, jnp.arange(s[0].n), None, 0)[0])
+        with jax.default_matmul_precision("highest"):
+            records = run(trunk, streams)
+        sides = jax.tree.leaves(records, is_leaf=lambda r: isinstance(r, Side))
+        errors = [s.error for s in sides if isinstance(s, Side)]
+        return [0.0 if e is None else float(jnp.max(e)) for e in errors]
 
 
 def _plan(network, sx, sy, symmetric, readouts, dtype, block, memory) -> BlockPlan:

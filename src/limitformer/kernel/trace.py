@@ -1,0 +1,78 @@
+"""Token kernels after every layer of a network."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .gram import DRAWS, KINDS, Kernel, check_kinds, restored, result_of, returned, same_lengths
+from .inputs import as_arrays, float_type, streams_of
+from .network import Network, cast, finish, needs_of
+
+
+def trace(
+    net: Any,
+    x,
+    y=None,
+    x_mask=None,
+    y_mask=None,
+    *,
+    kinds=KINDS,
+    dtype=None,
+    key=None,
+    draws: int = DRAWS,
+) -> OrderedDict[str, Kernel]:
+    """Token kernels after every layer, by the layer's name, in order.
+
+    Nothing is reduced: every entry has its full token kernel, `(n, m, tokens, tokens)`, or `(n, m)`
+    after a readout. Repeats are listed turn by turn. Score averages use one set of `draws` and
+    carry no standard error here.
+    """
+    kinds = check_kinds(kinds)
+    arrays = as_arrays(x, "x") + (() if y is None else as_arrays(y, "y"))
+    dtype = float_type(arrays, dtype)
+    with jax.enable_x64(True):
+        net = cast(net, dtype)
+        sx = streams_of(net, x, x_mask, "x", dtype=dtype)
+        sy = sx if y is None else streams_of(net, y, y_mask, "y", dtype=dtype)
+        sx, sy = same_lengths(net, sx, sy)
+        need, table = needs_of(net, all_of_it=True)
+        network = Network(net, need, table, "ntk" in kinds, pull=False, unroll=True)
+        n, m = sx[0].n, sy[0].n
+        i, j = (jnp.asarray(g.reshape(-1)) for g in np.indices((n, m)))
+        key = jax.random.key(0) if key is None else key
+        seen = _watched(network, sx, sy, i, j, j if y is None else j + n, key, draws)
+        result: OrderedDict[str, Kernel] = OrderedDict()
+        for name, values in seen.items():
+            shaped = (
+                None if v is None else np.asarray(v).reshape(n, m, *v.shape[1:]) for v in values
+            )
+            pair = tuple(
+                None if v is None else restored(v, sx[0].order, sy[0].order) for v in shaped
+            )
+            result[name] = result_of(kinds, pair)
+    return OrderedDict((name, returned(k, dtype)) for name, k in result.items())
+
+
+@eqx.filter_jit
+def _watched(network: Network, sx, sy, i, j, iy, key, draws: int):
+    """K and T of a list of pairs after every layer."""
+    seen: OrderedDict = OrderedDict()
+
+    def watch(name, state):
+        states = state if isinstance(state, tuple) else (state,)
+        for index, s in enumerate(states):
+            label = name if len(states) == 1 else f"{name}:{index}"
+            K, T = finish(s.k, network.ntk)
+            if s.x.facts.readout:
+                K, T = (None if v is None else v[..., 0, 0] for v in (K, T))
+            seen[label] = (K, T)
+
+    left, right = tuple(s.take(i) for s in sx), tuple(s.take(j) for s in sy)
+    network.pairs(left, right, i, iy, key, draws, watch)
+    return seen

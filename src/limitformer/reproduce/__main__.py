@@ -1,0 +1,154 @@
+"""`python -m limitformer.reproduce hron-cifar` and `hron-imdb`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from .tables import Reproduction
+
+SHARED = Path("../shared/data")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a reproduction; results go to standard output, and into files with --out.
+
+    Args:
+        argv: the arguments after the program's name; None: those of the process.
+
+    Returns:
+        The exit status: 0, or 1 for an error that was explained.
+    """
+    arguments = _parser().parse_args(argv)
+    try:
+        result = arguments.run(arguments)
+    except (FileNotFoundError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    if result is not None:
+        print(result.markdown())
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m limitformer.reproduce", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    cifar = commands.add_parser(
+        "hron-cifar", help="figure 4 of Hron 2020: CIFAR-10 by readout and number of convolutions"
+    )
+    cifar.add_argument("--size", type=int, default=8, help="pixels a side (default 8; paper 32)")
+    cifar.add_argument("--depths", type=_numbers, default=(4, 8, 16, 32), metavar="4,8,16,32")
+    cifar.add_argument("--qk", type=_floats, default=None, help="s_QK of vanilla attention")
+    cifar.add_argument(
+        "--pilot", type=int, default=None, help="training images that choose among --qk"
+    )
+    cifar.add_argument("--data", default=SHARED / "cifar10_10k_2k.npz", help="for lf.data.cifar10")
+    _common(cifar, 2000, 4000)
+    cifar.set_defaults(run=_cifar)
+    imdb = commands.add_parser("hron-imdb", help="the IMDb table of Hron 2020")
+    imdb.add_argument("--tokens", type=int, default=100, help="tokens kept of a review")
+    imdb.add_argument("--data", default=SHARED / "imdb_5k_2k.parquet", help="for lf.data.imdb")
+    imdb.add_argument("--vectors", default=SHARED / "glove6b_100d_top50k_f16.npz")
+    _common(imdb, 3200, 1600)
+    imdb.set_defaults(run=_imdb)
+    prepare = commands.add_parser(
+        "prepare",
+        help="the inputs of both commands in small npz files, for a machine without pandas",
+    )
+    prepare.add_argument("which", choices=("cifar", "imdb"))
+    prepare.add_argument("out", type=Path)
+    prepare.add_argument("--data", default=None)
+    prepare.add_argument("--vectors", default=SHARED / "glove6b_100d_top50k_f16.npz")
+    prepare.add_argument("--tokens", type=int, default=500)
+    prepare.add_argument("--seed", type=int, default=0)
+    prepare.set_defaults(run=_prepare)
+    return parser
+
+
+def _common(parser: argparse.ArgumentParser, train: int, validation: int) -> None:
+    parser.add_argument("--train", type=int, default=train)
+    parser.add_argument("--validation", type=int, default=validation)
+    parser.add_argument("--kinds", default="nngp,ntk", help="nngp, ntk or both (default both)")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--band", type=int, default=1000, help="validation points between reports")
+    parser.add_argument("--out", type=Path, default=None, help="folder for the .md and .json")
+    parser.add_argument("--name", default=None, help="of the files in --out")
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+def _floats(text: str) -> tuple[float, ...]:
+    return tuple(float(part) for part in text.split(","))
+
+
+def _reporter(arguments, name: str):
+    name = arguments.name or name
+
+    def report(result: Reproduction) -> None:
+        rows = result.rows
+        print(f"\n{result.seconds:.0f} s, {rows[0].n} validation points", file=sys.stderr)
+        print(result.table(), file=sys.stderr, flush=True)
+        if arguments.out is not None:
+            result.write(arguments.out, name)
+
+    return report
+
+
+def _shared(arguments, name: str) -> dict:
+    return {
+        "train": arguments.train,
+        "validation": arguments.validation,
+        "kinds": tuple(arguments.kinds.split(",")),
+        "dtype": arguments.dtype,
+        "seed": arguments.seed,
+        "band": arguments.band,
+        "progress": True,
+        "report": _reporter(arguments, name),
+    }
+
+
+def _cifar(arguments):
+    from .hron_cifar import QK, hron_cifar
+
+    return hron_cifar(
+        arguments.data,
+        size=arguments.size,
+        depths=arguments.depths,
+        qk=arguments.qk or QK,
+        pilot=arguments.pilot,
+        **_shared(arguments, f"hron-cifar-{arguments.size}"),
+    )
+
+
+def _imdb(arguments):
+    from .hron_imdb import hron_imdb
+
+    return hron_imdb(
+        arguments.data,
+        arguments.vectors,
+        tokens=arguments.tokens,
+        **_shared(arguments, "hron-imdb"),
+    )
+
+
+def _prepare(arguments):
+    from . import prepare
+
+    if arguments.which == "cifar":
+        data = arguments.data or SHARED / "cifar10_10k_2k.npz"
+        prepare.cifar(data, arguments.out, seed=arguments.seed)
+    else:
+        data = arguments.data or SHARED / "imdb_5k_2k.parquet"
+        prepare.imdb(
+            data, arguments.vectors, arguments.out, tokens=arguments.tokens, seed=arguments.seed
+        )
+    print(f"{arguments.out}: {arguments.out.stat().st_size / 2**20:.1f} MiB")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+"""Results beside the published numbers: as text, as Markdown, as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from ..cli.table import text_table
+from .fit import binomial_error
+from .published import REFERENCE
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One network and kernel.
+
+    Args:
+        network: its name.
+        depth: its number of convolutions; None where there is only one depth.
+        kind: "nngp" or "ntk".
+        n: validation points so far; 0 before the first.
+        fixed: validation accuracy with the ridge of 1e-6.
+        chosen: validation accuracy with the ridge chosen by leave-one-out on training data.
+        ridge: that ridge, relative to the mean diagonal.
+        loo: accuracy of the leave-one-out predictions with it.
+        best: validation accuracy with the ridge that is best on the validation points themselves.
+        best_ridge: that ridge.
+        published: the paper's accuracy, if it has one.
+        published_n: on how many points.
+    """
+
+    network: str
+    depth: int | None
+    kind: str
+    n: int
+    fixed: float
+    chosen: float
+    ridge: float
+    loo: float
+    best: float
+    best_ridge: float
+    published: float | None = None
+    published_n: int = 0
+
+    @property
+    def fixed_error(self) -> float:
+        """Binomial standard error of `fixed`."""
+        return binomial_error(self.fixed, self.n) if self.n else math.nan
+
+    @property
+    def chosen_error(self) -> float:
+        """Binomial standard error of `chosen`."""
+        return binomial_error(self.chosen, self.n) if self.n else math.nan
+
+    def difference(self, ours: float) -> tuple[float, float]:
+        """Ours minus the published accuracy, with the binomial standard error of both."""
+        if self.published is None or not self.n:
+            return math.nan, math.nan
+        errors = binomial_error(ours, self.n), binomial_error(self.published, self.published_n)
+        return ours - self.published, math.hypot(*errors)
+
+
+@dataclasses.dataclass(frozen=True)
+class Reproduction:
+    """A table of the paper, computed again.
+
+    Args:
+        title: what it is.
+        rows: one per network and kernel.
+        settings: how it was computed, by name.
+        seconds: the time it took.
+        notes: what differs from the paper, and what to know.
+        compared: which accuracy is compared with the published one: "fixed" or "best".
+    """
+
+    title: str
+    rows: tuple[Row, ...]
+    settings: Mapping[str, Any]
+    seconds: float
+    notes: tuple[str, ...] = ()
+    compared: str = "fixed"
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        deep = any(row.depth is not None for row in self.rows)
+        head = [
+            "network",
+            *(["convs"] if deep else []),
+            "kernel",
+            "published",
+            *(["ridge 1e-6"] if self.compared == "fixed" else ["best ridge", "at"]),
+            "difference",
+            "leave-one-out ridge",
+            "at",
+            "loo accuracy",
+        ]
+        lines = []
+        for row in self.rows:
+            ours = row.fixed if self.compared == "fixed" else row.best
+            difference, error = row.difference(ours)
+            shown = [_accuracy(ours, row.n)]
+            if self.compared != "fixed":
+                shown.append(f"{row.best_ridge:.0e}" if row.n else "")
+            lines.append(
+                [
+                    row.network,
+                    *([str(row.depth)] if deep else []),
+                    row.kind.upper(),
+                    "" if row.published is None else f"{row.published:.3f}",
+                    *shown,
+                    "" if math.isnan(difference) else f"{difference:+.3f} ± {error:.3f}",
+                    _accuracy(row.chosen, row.n),
+                    f"{row.ridge:.0e}",
+                    f"{row.loo:.3f}",
+                ]
+            )
+        return head, lines
+
+    def table(self) -> str:
+        """The rows as text in columns."""
+        return text_table(*self._cells())
+
+    def markdown(self) -> str:
+        """The whole result as Markdown: table, settings, notes, reference."""
+        head, lines = self._cells()
+        align = [":--" if i == 0 else "--:" for i in range(len(head))]
+        rows = ["| " + " | ".join(cells) + " |" for cells in (head, align, *lines)]
+        settings = [f"- {name}: {value}" for name, value in self.settings.items()]
+        notes = [f"- {note}" for note in self.notes]
+        parts = [f"# {self.title}", "\n".join(rows), _EXPLANATION[self.compared]]
+        parts += ["## Run", "\n".join([*settings, f"- time: {self.seconds:.0f} s"])]
+        if notes:
+            parts += ["## Notes", "\n".join(notes)]
+        return "\n\n".join([*parts, "## Reference", REFERENCE]) + "\n"
+
+    def to_json(self) -> str:
+        """Everything as JSON; numbers that are not there are null."""
+        content = {
+            "title": self.title,
+            "settings": dict(self.settings),
+            "seconds": self.seconds,
+            "notes": list(self.notes),
+            "compared": self.compared,
+            "rows": [dataclasses.asdict(row) for row in self.rows],
+            "reference": REFERENCE,
+        }
+        return json.dumps(_plain(content), indent=1)
+
+    def write(self, folder: Path, name: str) -> None:
+        """Write `name`.md and `name`.json into a folder, which is made if it is not there."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for suffix, text in ((".md", self.markdown()), (".json", self.to_json() + "\n")):
+            (folder / f"{name}{suffix}").write_text(text, encoding="utf-8")
+
+
+_EXPLANATION = {
+    "fixed": (
+        "Accuracy on the validation images ± its binomial standard error. The difference is that of "
+        "the ridge 1e-6 (times the mean diagonal) from the published number, with the binomial "
+        "errors of both. The other ridge is the one with the smallest leave-one-out error on the "
+        "training images alone."
+    ),
+    "best": (
+        "Accuracy on the validation reviews ± its binomial standard error. The best ridge is chosen "
+        "on the validation reviews themselves, as in the paper, and its difference from the "
+        "published number is shown. The other ridge is the one with the smallest leave-one-out "
+        "error on the training reviews alone."
+    ),
+}
+
+
+def _accuracy(value: float, n: int) -> str:
+    return f"{value:.3f} ± {binomial_error(value, n):.3f}" if n else ""
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def machine() -> str:
+    """What the kernels were computed on."""
+    device = jax.devices()[0]
+    return f"{device.device_kind} ({device.platform}), jax {jax.__version__}"

@@ -1,0 +1,125 @@
+import jax
+import numpy as np
+import pytest
+
+import limitformer as lf
+from limitformer.reproduce.readouts import Readout, Readouts, low_rank
+from limitformer.reproduce.shared_trunk import rank_errors, shared_kernels
+
+W, B = 1.7562**0.5, 0.1841**0.5
+PLACE = lf.Position(lf.SquaredExponential(5.0, 1.5), content=0.4, weight=0.6)
+
+
+def readouts(rank=None):
+    smooth = lf.SquaredExponential(5.0, 0.5)
+    return (
+        Readout("flatten"),
+        Readout("mean pool", pool="mean"),
+        Readout("vanilla", lf.Attention(scale="linear", qk_std=2.0), rank=rank),
+        Readout(
+            "structured",
+            lf.Attention(scale="linear", qk_std=0.1, position=PLACE),
+            lf.LayerNorm(),
+            rank=rank,
+        ),
+        Readout("residual", lf.ResidualAttention(smooth, alpha=0.65), lf.LayerNorm()),
+        Readout("residual, rms", lf.ResidualAttention(smooth, alpha=0.65), lf.RMSNorm()),
+        Readout(
+            "residual, softmax",
+            lf.ResidualAttention(smooth, alpha=0.65, weights="softmax"),
+            lf.LayerNorm(),
+        ),
+    )
+
+
+def block(n):
+    return lf.Repeat(lf.Serial(lf.Conv((3, 3), W, B), lf.Relu()), n)
+
+
+@pytest.fixture
+def images():
+    return np.random.default_rng(0).normal(size=(10, 4, 4, 3))
+
+
+def test_the_shared_trunk_gives_the_kernel_of_every_network(images):
+    ends = readouts()
+    net = lf.Serial(block(2), lf.Parallel(Readouts(ends), lf.Serial(block(2), Readouts(ends))))
+    x, y = images[:6], images[6:]
+    found = shared_kernels(net, y, x, readouts=2 * len(ends), block=3)
+    own = shared_kernels(net, x, readouts=2 * len(ends))
+    for i, depth in enumerate((2, 4)):
+        for j, end in enumerate(ends):
+            single = lf.Serial(block(depth), end.layers())
+            for kind in ("nngp", "ntk"):
+                column = i * len(ends) + j
+                for got, want in (
+                    (found, single.kernel(y, x)),
+                    (own, single.kernel(x)),
+                ):
+                    want = getattr(want, kind)
+                    error = np.max(np.abs(got[kind][..., column] / want - 1))
+                    assert error < 1e-12, (depth, end.name, kind, error)
+
+
+def test_a_low_rank_is_as_good_as_its_reported_error(images):
+    ends = readouts(rank=12)
+    net = lf.Serial(block(2), Readouts(ends))
+    errors = rank_errors(net, images)
+    found = shared_kernels(net, images, readouts=len(ends), kinds="nngp")["nngp"]
+    assert errors[0] == errors[1] == 0
+    assert 1e-12 < errors[3] < 1e-4
+    for j, end in enumerate(ends):
+        want = lf.Serial(block(2), end.layers()).kernel(images, kinds="nngp").nngp
+        assert np.max(np.abs(found[..., j] / want - 1)) < 3 * errors[j] + 1e-8, end.name
+
+
+def test_engine_heads_with_masks_share_a_trunk():
+    rng = np.random.default_rng(1)
+    x, mask = rng.normal(size=(5, 6, 3)), np.arange(6) < np.array([6, 3, 4, 6, 2])[:, None]
+    heads = (
+        lf.Serial(lf.MeanPool(), lf.Dense()),
+        lf.Serial(lf.Attention(scale="linear"), lf.LayerNorm(), lf.MeanPool(), lf.Dense()),
+    )
+    trunk = lf.Conv((3,), W, B), lf.Relu()
+    found = shared_kernels(lf.Serial(*trunk, lf.Parallel(*heads)), x, x_mask=mask, readouts=2)
+    for j, head in enumerate(heads):
+        want = lf.Serial(*trunk, head).kernel(x, x_mask=mask)
+        np.testing.assert_allclose(found["nngp"][..., j], want.nngp, rtol=1e-12)
+        np.testing.assert_allclose(found["ntk"][..., j], want.ntk, rtol=1e-12)
+
+
+def test_float32_token_kernels_are_summed_in_float64(images):
+    ends = readouts()
+    net = lf.Serial(block(2), Readouts(ends))
+    single, double = (
+        shared_kernels(net, images, readouts=len(ends), dtype=t)["ntk"]
+        for t in (np.float32, np.float64)
+    )
+    assert single.dtype == np.float64
+    assert np.max(np.abs(single / double - 1)) < 1e-6
+
+
+def test_a_branch_without_a_readout_is_an_error(images):
+    net = lf.Serial(lf.Conv((3, 3)), lf.Parallel(lf.MeanPool(), lf.Relu()))
+    with pytest.raises(ValueError, match=r"token kernels of shape .* end every branch"):
+        shared_kernels(net, images, readouts=2)
+
+
+def test_readouts_say_what_they_cannot_do():
+    with pytest.raises(ValueError, match='use scale="linear"'):
+        Readout("a", lf.Attention())
+    with pytest.raises(ValueError, match="lf.MeanPool"):
+        Readout("a", lf.Attention(scale="linear"), pool="mean")
+    with pytest.raises(ValueError, match="put it into the trunk"):
+        Readout("a", norm=lf.LayerNorm())
+
+
+def test_low_rank_factors_of_smooth_weights():
+    place = np.linspace(0, 1, 40)
+    A = np.exp(-((place[:, None] - place) ** 2))[None]
+    with jax.enable_x64(True):
+        L, V = low_rank(jax.numpy.asarray(A), 12)
+        np.testing.assert_allclose(L @ jax.numpy.swapaxes(V, 1, 2), A, atol=1e-9)
+        exact, none = low_rank(jax.numpy.asarray(A), 40)
+    assert none is None
+    assert exact.shape == A.shape
