@@ -5,15 +5,9 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import expit, log_expit, logsumexp, softmax
 
-from limitformer.gp.laplace import (
-    calibrate,
-    fit,
-    fit_amplitude,
-    fit_logistic,
-    fit_softmax,
-    mean_sigmoid,
-    mean_softmax,
-)
+from limitformer.gp.class_integrals import mean_sigmoid, mean_softmax
+from limitformer.gp.laplace import fit, fit_logistic, fit_softmax
+from limitformer.gp.laplace_amplitude import calibrate, fit_amplitude
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,6 @@ from tests.layers.zoo import CASES, Case, inputs
 KINDS = ("nngp", "ntk")
 EXACT = 1e-12
 
-pytestmark = pytest.mark.slow  # minutes of compilation
-
 
 def close(actual, desired, rtol=EXACT):
     """Equal to `rtol` of the largest entry."""

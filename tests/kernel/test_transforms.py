@@ -10,10 +10,16 @@ from tests.layers.zoo import CASES, inputs
 
 import limitformer as lf
 
-NAMES = [name for name, case in CASES.items() if case.fast]
-SMOOTH = [name for name in NAMES if CASES[name].smooth and CASES[name].input != "ids"]
+QUICK = ("mixed sums", "transformer post")  # the others take minutes of compilation
 
-pytestmark = pytest.mark.slow  # minutes of compilation
+
+def names(wanted):
+    return [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in wanted]
+
+
+FAST = [name for name, case in CASES.items() if case.fast]
+NAMES = names(FAST)
+SMOOTH = names(name for name in FAST if CASES[name].smooth and CASES[name].input != "ids")
 
 
 def data_of(name: str, rows=3):
@@ -44,7 +50,7 @@ def test_jit(name, x64):
         np.testing.assert_allclose(getattr(traced, kind), desired, atol=1e-12 * scale, rtol=0)
 
 
-@pytest.mark.parametrize("name", ["transformer post", "mixed two", "mixed softmax"])
+@pytest.mark.parametrize("name", names(["transformer post", "mixed two", "mixed softmax"]))
 def test_vmap(name, x64):
     net, x, mask, options = data_of(name, 4)
     if mask is not None:
@@ -171,7 +177,7 @@ def compilations(caplog):
     return [r.getMessage() for r in caplog.records if "Compiling" in r.getMessage()]
 
 
-@pytest.mark.parametrize("name", ["transformer post", "mixed softmax", "mixed image"])
+@pytest.mark.parametrize("name", names(["transformer post", "mixed softmax", "mixed image"]))
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_second_call_does_not_compile(name, dtype, caplog):
     net, x, mask, options = data_of(name, 3)

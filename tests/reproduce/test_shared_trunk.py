@@ -108,7 +108,7 @@ def test_a_branch_without_a_readout_is_an_error(images):
 def test_readouts_say_what_they_cannot_do():
     with pytest.raises(ValueError, match='use scale="linear"'):
         Readout("a", lf.Attention())
-    with pytest.raises(ValueError, match="lf.MeanPool"):
+    with pytest.raises(ValueError, match=r"lf\.MeanPool"):
         Readout("a", lf.Attention(scale="linear"), pool="mean")
     with pytest.raises(ValueError, match="put it into the trunk"):
         Readout("a", norm=lf.LayerNorm())

@@ -9,7 +9,8 @@ import numpy as np
 
 from ..kernel.gram import DRAWS
 from ..layers.base import Layer, choice
-from . import laplace, one_vs_rest
+from . import one_vs_rest
+from .laplace_amplitude import fit_amplitude
 from .noise import variances
 from .ridge import RIDGES, RidgePath, ridge_path
 from .training import KernelOptions, count, kernels, own_kernels, rows
@@ -115,9 +116,7 @@ def classify(
         raise ValueError("classify needs a network with a readout, such as lf.MeanPool()")
     path = None
     if method == "laplace":
-        fit: Any = laplace.fit_amplitude(
-            K, np.asarray(labels), _AMPLITUDES, criterion="calibrated"
-        )[0]
+        fit: Any = fit_amplitude(K, np.asarray(labels), _AMPLITUDES, criterion="calibrated")[0]
     else:
         if isinstance(noise, str):
             choice("noise", noise, ("loo",))

@@ -76,7 +76,7 @@ def learn(
     kind: str = "nngp",
     bounds: tuple[float, float] = (1e-3, 1e3),
     restarts: int = 0,
-    key=None,
+    key: Any = None,
     steps: int = 50,
     x_mask=None,
     draws: int = DRAWS,
@@ -166,7 +166,7 @@ def learn(
     ]
     best = min(ends, key=lambda end: end.fun)
     values = np.exp(best.x)
-    edge = np.isclose(best.x[:-1, None], np.array(limits)[:-1]).any(axis=1)
+    edge: Any = np.isclose(best.x[:-1, None], np.array(limits)[:-1]).any(axis=1)
     return Learned(
         net=rebuild(values[:-1].tolist()),
         noise=float(values[-1]),
@@ -175,7 +175,7 @@ def learn(
         parameters=dict(zip(names, values[:-1].tolist(), strict=True)),
         values=tuple(-float(end.fun) for end in ends),
         converged=bool(best.success),
-        at_bounds=tuple(name for name, at in zip(names, edge, strict=True) if at),
+        at_bounds=tuple(name for name, at in zip(names, edge.tolist(), strict=True) if at),
         evaluations=count_of[0],
         message=str(best.message),
     )

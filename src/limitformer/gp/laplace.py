@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 from scipy import linalg
-from scipy.optimize import minimize_scalar
-from scipy.special import expit, log_expit, logsumexp, ndtr, softmax
-from scipy.stats import norm, qmc
+from scipy.special import expit, log_expit, logsumexp, softmax
 
-from limitformer.gp.one_vs_rest import _finite, _symmetric, encode
+from .class_integrals import integrate, true_log_loss
+from .one_vs_rest import _finite, _symmetric, encode
 
 blas: Any = linalg.blas  # names that scipy's stubs do not list
 lapack: Any = linalg.lapack
 CHUNK = 2**22  # numbers held at once by a prediction
-AMPLITUDES = tuple(10.0 ** (k / 2) for k in range(-2, 7))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +175,7 @@ class Laplace:
         covariance = self.calibration**2 * covariance
         options = (points, replicates, seed)
         return ClassPosterior(
-            self.classes, mean, covariance, *_integrate(mean, covariance, *options)
+            self.classes, mean, covariance, *integrate(mean, covariance, *options)
         )
 
     def leave_one_out(self, K: Float[np.ndarray, "n n"]) -> LeftOut:
@@ -208,8 +206,8 @@ class Laplace:
         cavity = (cavity + cavity.swapaxes(1, 2)) / 2
         mean = f - np.einsum("ncd,nd->nc", cavity, y - p)
         covariance = self.calibration**2 * cavity
-        probabilities = _integrate(mean, covariance, 256, 8, 0)[0]
-        loss = _log_loss(probabilities, self.index)
+        probabilities = integrate(mean, covariance, 256, 8, 0)[0]
+        loss = true_log_loss(probabilities, self.index)
         n, right = len(loss), float(np.mean(probabilities.argmax(axis=1) == self.index))
         return LeftOut(
             mean=mean,
@@ -278,93 +276,6 @@ def fit(
         tolerance=tolerance,
         max_steps=max_steps,
     )
-
-
-def calibrate(model: Laplace, K: Float[np.ndarray, "n n"]) -> Laplace:
-    """The same fit with the latent deviations scaled so that left-out labels are most probable.
-
-        calibration = argmin_g  - sum_i log p(label_i | left out, g deviation) + (log g)^2 / 2
-
-    Laplace's Gaussian is too wide where the kernel's amplitude is large, and its probabilities too
-    near to uniform; g corrects that with training labels only. The last term keeps g away from 0
-    where every left-out prediction is right, and weighs less than one input.
-
-    Args:
-        model: the fit.
-        K: the kernel that was fitted (before the amplitude).
-
-    Returns:
-        The fit with `calibration` set; its mode and evidence are unchanged.
-
-    Example:
-        >>> x = np.linspace(-2, 2, 8)
-        >>> k = np.exp(-0.5 * (x[:, None] - x) ** 2)
-        >>> model = fit(k, x > 0, amplitude=100.0)
-        >>> better = calibrate(model, k)
-        >>> better.leave_one_out(k).log_loss < model.leave_one_out(k).log_loss
-        True
-    """
-    plain = dataclasses.replace(model, calibration=1.0)
-    left = plain.leave_one_out(K)
-
-    def objective(u: float) -> float:
-        covariance = np.exp(2 * u) * left.covariance
-        probabilities = _integrate(left.mean, covariance, 128, 2, 0)[0]
-        return float(_log_loss(probabilities, model.index).sum()) + u**2 / 2
-
-    found: Any = minimize_scalar(objective, bounds=(-6.0, 6.0), method="bounded")
-    better = found.fun < objective(0.0)
-    return dataclasses.replace(model, calibration=float(np.exp(found.x)) if better else 1.0)
-
-
-def fit_amplitude(
-    K: Float[np.ndarray, "n n"],
-    labels: Shaped[np.ndarray, " n"],
-    amplitudes: Sequence[float] = AMPLITUDES,
-    *,
-    criterion: Literal["evidence", "left_out", "calibrated"] = "evidence",
-    classes: Any = None,
-    tolerance: float = 1e-9,
-    max_steps: int = 100,
-) -> tuple[Laplace, Float[np.ndarray, " amplitudes"]]:
-    """The best fit among factors on the kernel.
-
-    Args:
-        K: kernel of the training inputs.
-        labels: the class of each.
-        amplitudes: candidates, relative to the mean diagonal of K.
-        criterion: `"evidence"`; `"left_out"`, the mean leave-one-out log probability of the true
-            class, which looks at the predictions themselves; or `"calibrated"`, the same after
-            `calibrate`, which the fit that comes back then carries.
-        classes, tolerance, max_steps: of `fit`.
-
-    Returns:
-        The best fit (its `amplitude` is absolute, and twice that of `fit` for two classes, see
-        there), and the criterion of every candidate, larger is better.
-
-    Example:
-        >>> x = np.linspace(-2, 2, 8)
-        >>> k = np.exp(-0.5 * (x[:, None] - x) ** 2)
-        >>> best, evidence = fit_amplitude(k, x > 0, [0.01, 1.0, 100.0])
-        >>> bool(best.log_evidence == evidence.max() == evidence[2])
-        True
-    """
-    if not len(amplitudes):
-        raise ValueError("amplitudes is empty; give at least one candidate.")
-    unit = np.trace(K) / len(K)
-    scores: list[float] = []
-    best: Any = None  # only one fit is kept: each holds a Gram per class
-    for a in amplitudes:
-        options = {"tolerance": tolerance, "max_steps": max_steps, "classes": classes}
-        model = fit(K, labels, amplitude=float(a / unit), **options)
-        if criterion == "calibrated":
-            model = calibrate(model, K)
-        by_evidence = criterion == "evidence"
-        score = model.log_evidence if by_evidence else -model.leave_one_out(K).log_loss
-        if not scores or score > max(scores):
-            best = model
-        scores.append(score)
-    return best, np.array(scores)
 
 
 def fit_logistic(
@@ -474,89 +385,6 @@ def fit_softmax(
 
     climbed = _climb(K, Y, probability, log_likelihood, newton, tolerance, max_steps)
     return Laplace(classes=names, index=index, amplitude=float(amplitude), **climbed)
-
-
-def mean_sigmoid(
-    mean: Float[np.ndarray, " m"], variance: Float[np.ndarray, " m"]
-) -> Float[np.ndarray, " m"]:
-    """E[1 / (1 + e^{-f})] for f ~ N(mean, variance), to about 1e-14.
-
-    The trapezoidal rule, which converges exponentially for analytic integrands: over the Gaussian
-    where the variance is below 1; else over the difference of the sigmoid and Phi(f sqrt(pi/8)),
-    which vanishes away from 0, and whose Gaussian part has a closed form.
-
-    Example:
-        >>> mean_sigmoid(np.array([0.0, 2.0, 2.0]), np.array([5.0, 0.0, 1e4])).round(4).tolist()
-        [0.5, 0.8808, 0.508]
-    """
-    z = np.arange(-9, 9.25, 0.5)
-    narrow = expit(mean[:, None] + np.sqrt(np.minimum(variance, 1.0))[:, None] * z)
-    small = narrow @ norm.pdf(z) * 0.5
-    deviation = np.sqrt(np.maximum(variance, 1.0))[:, None]
-    slope = np.sqrt(np.pi / 8)
-    f = np.arange(-40, 40.25, 0.5)
-    density = norm.pdf((f - mean[:, None]) / deviation) / deviation
-    wide = density @ (expit(f) - ndtr(slope * f)) * 0.5
-    wide += ndtr(slope * mean / np.sqrt(1 + slope**2 * np.maximum(variance, 1.0)))
-    return np.where(variance < 1, small, wide)
-
-
-def mean_softmax(
-    mean: Float[np.ndarray, "m classes"],
-    covariance: Float[np.ndarray, "m classes classes"],
-    points: int = 256,
-    replicates: int = 8,
-    seed: int = 0,
-) -> tuple[Float[np.ndarray, "m classes"], Float[np.ndarray, "m classes"], int]:
-    """E[softmax(f)] for f ~ N(mean, covariance) by randomised quasi-Monte Carlo.
-
-    Softmax ignores what is common to all classes, so that the covariance is centred first and its
-    classes - 1 principal directions are drawn, the widest with the first Sobol coordinate.
-
-    Returns:
-        Probabilities, their standard errors over the replicates, and how many principal variances
-        were negative beyond rounding (1e-9 of the largest) and were set to 0.
-
-    Example:
-        >>> p, sem, _ = mean_softmax(np.zeros((1, 3)), np.eye(3)[None])
-        >>> bool(np.all(np.abs(p - 1 / 3) < 5 * sem)), bool(sem.max() < 1e-3)
-        (True, True)
-    """
-    m, classes = mean.shape
-    centre = np.eye(classes) - 1 / classes
-    values, vectors = np.linalg.eigh(centre @ covariance @ centre)
-    clipped = int(np.sum(values < -1e-9 * np.abs(values).max(axis=1, keepdims=True)))
-    root = vectors[:, :, ::-1] * np.sqrt(np.maximum(values, 0.0))[:, None, ::-1]
-    draws = [
-        norm.ppf(qmc.Sobol(classes, rng=np.random.default_rng([seed, r])).random(points))
-        for r in range(replicates)
-    ]
-    z = np.concatenate(draws)
-    z = np.clip(z, -9.0, 9.0)  # a point at the edge of the unit cube is at infinity
-    parts = np.empty((m, replicates, classes))
-    step = max(1, CHUNK // (len(z) * classes))
-    for start in range(0, m, step):
-        rows = slice(start, min(start + step, m))
-        f = mean[rows, None] + np.einsum("pk,mck->mpc", z, root[rows], optimize=True)
-        p = softmax(f, axis=-1).reshape(-1, replicates, points, classes)
-        parts[rows] = p.mean(axis=2)
-    return parts.mean(axis=1), parts.std(axis=1, ddof=1) / np.sqrt(replicates), clipped
-
-
-def _integrate(
-    mean: np.ndarray, covariance: np.ndarray, points: int, replicates: int, seed: int
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """Probabilities, standard errors and clipped variances, for one latent function or several."""
-    if mean.shape[1] > 1:
-        return mean_softmax(mean, covariance, points, replicates, seed)
-    variance = covariance[:, 0, 0]
-    p = mean_sigmoid(mean[:, 0], np.maximum(variance, 0.0))
-    return np.stack([1 - p, p], axis=1), np.zeros((len(p), 2)), int(np.sum(variance < 0))
-
-
-def _log_loss(probabilities: np.ndarray, index: np.ndarray) -> np.ndarray:
-    true = np.take_along_axis(probabilities, index[:, None], axis=1)[:, 0]
-    return -np.log(np.maximum(true, np.finfo(float).tiny))
 
 
 _INDEFINITE = (

@@ -131,7 +131,9 @@ class Posterior:
         """Relative residual of the solve: |(kernel + noise) alpha - y| / |y|."""
         return self.factor.residual(self.gram.value, self.alpha, self.y)
 
-    def predict(self, x, t=None, cov="full", observed=False, x_mask=None) -> Prediction:
+    def predict(
+        self, x, t: Any = None, cov: str | None = "full", observed: Any = False, x_mask=None
+    ) -> Prediction:
         """Mean and covariance at new inputs.
 
         NNGP (and "ntkgp", with T for K): mean = K_*X M^{-1} y, cov = K_** - K_*X M^{-1} K_X*.
@@ -157,6 +159,7 @@ class Posterior:
             for i in range(0, m, size)
         ]
         join = lambda arrays, axis: None if arrays[0] is None else np.concatenate(arrays, axis)  # noqa: E731
+        mean: Any
         mean, spread, error = zip(*parts, strict=True)
         mean, spread, error = join(mean, 1), join(spread, 1), join(error, 1)
         tokens = mean.shape[1] // m
@@ -168,7 +171,7 @@ class Posterior:
             None if error is None else self._shaped(error, m, tokens),
         )
 
-    def sample(self, x, *, key, samples: int = 1, t=None, x_mask=None) -> np.ndarray:
+    def sample(self, x, *, key, samples: int = 1, t: Any = None, x_mask=None) -> np.ndarray:
         """Joint draws of the outputs at new inputs, `(samples, *shape of the mean)`."""
         if np.ndim(t):
             raise ValueError("sample takes one time t; call it once per time")
@@ -208,10 +211,10 @@ class Posterior:
         loo = evidence.leave_one_out(self.factor, self.alpha, self.y)
         if self.gram.deviations is None:
             return loo
-        inverse, v = self.factor.inverse, loo.variance[:, None]
+        inverse, v, deviations = self.factor.inverse, loo.variance[:, None], self.gram.deviations
 
         def changes():
-            for dK in self.gram.deviations:
+            for dK in deviations:
                 moved = inverse @ dK
                 down = np.sum(moved * inverse, axis=1)[:, None]
                 yield moved @ self.alpha * v - self.alpha * v * v * down

@@ -97,7 +97,7 @@ def ridge_path(K, targets, ridges: Any = RIDGES, by: str = "loo") -> RidgePath:
 
     Example:
         >>> path = ridge_path(np.eye(3), np.array([1.0, -1.0, 0.5]), ridges=(0.1, 1.0))
-        >>> path.noises.tolist(), path.dimension.round(2).tolist()
+        >>> path.noises.round(2).tolist(), path.dimension.round(2).tolist()
         ([0.1, 1.0], [2.73, 1.5])
 
     Reference:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 import warnings
+from typing import Any
 
 import numpy as np
 import scipy.linalg
 from jaxtyping import Float
 from scipy.sparse.linalg import eigsh
 
+_lapack: Any = scipy.linalg.lapack  # names that scipy's stubs do not list
+_largest: Any = eigsh
 UNSAFE = 1e-3
 """A rounding error of the kernel above this share of the noise is warned of."""
 
@@ -27,7 +30,9 @@ class Factor:
     """
 
     def __init__(self, K: np.ndarray, noise: np.ndarray):
-        M = np.array(K, dtype=np.float64, order="F")
+        M = np.array(
+            K.T, dtype=np.float64, order="F"
+        )  # symmetric: the transpose lies as LAPACK likes
         M[np.diag_indices_from(M)] += noise
         self.noise = noise
         try:
@@ -60,7 +65,7 @@ class Factor:
     @functools.cached_property
     def inverse(self) -> Float[np.ndarray, "n n"]:
         """M^{-1}, made when first asked for."""
-        inverse, info = scipy.linalg.lapack.dpotri(self.L, lower=1)
+        inverse, info = _lapack.dpotri(self.L, lower=1)
         if info:
             raise ValueError(f"the factor could not be inverted (LAPACK dpotri says {info})")
         lower = np.tril_indices(self.n, -1)
@@ -78,13 +83,13 @@ def warn_if_imprecise(K: np.ndarray, noise: np.ndarray) -> None:
     """Warn if eps(K's type) * largest eigenvalue / noise > 1e-3: predictions may be rounding."""
     eps = np.finfo(K.dtype).eps
     smallest = float(noise.min())
-    bound = float(np.abs(K).sum(axis=1).max())  # at least the largest eigenvalue
+    bound = float(np.trace(K, dtype=float))  # at least the largest eigenvalue
     if eps * bound <= UNSAFE * smallest:
         return
     largest = bound
     if len(K) > 2:
         start = np.ones(len(K), K.dtype)
-        largest = float(eigsh(K, k=1, tol=1e-2, v0=start, return_eigenvectors=False)[0])
+        largest = float(_largest(K, k=1, tol=1e-2, v0=start, return_eigenvectors=False)[0])
     if eps * largest > UNSAFE * smallest:
         share = eps * largest / smallest if smallest else np.inf
         advice = "compute the kernel with dtype=float64 or use" if K.dtype != float else "use"

@@ -154,7 +154,7 @@ def _replicated(run, key, draws: int, memory, progress, traced: bool, dtype) -> 
 
 
 def diagonal(
-    net: Layer,
+    net: Any,
     x,
     x_mask=None,
     *,

@@ -273,8 +273,28 @@ def low_rank(A, rank: int | None):
         return A, None
     omega = np.random.default_rng(0).standard_normal((S, rank))
     omega[:, 0] = 1.0  # rows of weights have a sum
-    L, _ = jnp.linalg.qr(jnp.matmul(A, jnp.asarray(omega, A.dtype)))
+    L = _orthonormal(jnp.matmul(A, jnp.asarray(omega, A.dtype)))
     return L, jnp.matmul(jnp.swapaxes(A, -1, -2), L)
+
+
+def _orthonormal(Y):
+    """An orthonormal basis of the columns, `(n, S, r)`; columns that add nothing become zero.
+
+    Gram-Schmidt, each column twice, in place of jnp.linalg.qr: several of LAPACK's calls in one
+    compiled function on CPU have been seen to wait for each other for ever (JAX 0.11, two cores).
+    """
+    rank = Y.shape[-1]
+
+    def step(j, Q):
+        y = jax.lax.dynamic_slice_in_dim(Y, j, 1, axis=-1)
+        v = y
+        for _ in range(2):
+            v = v - jnp.matmul(Q, jnp.matmul(jnp.swapaxes(Q, -1, -2), v))
+        size, before = (jnp.sqrt(jnp.sum(a * a, axis=-2, keepdims=True)) for a in (v, y))
+        v = jnp.where(size > 8 * jnp.finfo(Y.dtype).eps * before, v / size, 0.0)
+        return jax.lax.dynamic_update_slice_in_dim(Q, v, j, axis=-1)
+
+    return jax.lax.fori_loop(0, rank, step, jnp.zeros_like(Y))
 
 
 def shared_weights(layer: ResidualAttention, grid) -> tuple[np.ndarray, np.ndarray]:

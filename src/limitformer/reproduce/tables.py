@@ -160,14 +160,14 @@ class Reproduction:
 
 _EXPLANATION = {
     "fixed": (
-        "Accuracy on the validation images ± its binomial standard error. The difference is that of "
-        "the ridge 1e-6 (times the mean diagonal) from the published number, with the binomial "
+        "Accuracy on the validation images ± its binomial standard error. The difference is that "
+        "of the ridge 1e-6 (times the mean diagonal) from the published number, with the binomial "
         "errors of both. The other ridge is the one with the smallest leave-one-out error on the "
         "training images alone."
     ),
     "best": (
-        "Accuracy on the validation reviews ± its binomial standard error. The best ridge is chosen "
-        "on the validation reviews themselves, as in the paper, and its difference from the "
+        "Accuracy on the validation reviews ± its binomial standard error. The best ridge is "
+        "chosen on the validation reviews themselves, as in the paper, and its difference from the "
         "published number is shown. The other ridge is the one with the smallest leave-one-out "
         "error on the training reviews alone."
     ),
