@@ -17,7 +17,7 @@ from ..layers.pool import Flatten, Readout
 from .state import Form
 
 _LIVE = 10  # arrays of a block's size that are alive at once, at most
-_TARGET = {"cpu": 10 * 2**20, "gpu": 4 * 2**30}  # a tile's memory: the cache, or enough work
+_TARGET = {"cpu": 10 * 2**20, "gpu": 16 * 2**30}  # a tile's memory: the cache, or enough work
 _AT_ONCE = 64  # tiles per compiled call
 _UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 1e3, "mb": 1e6, "gb": 1e9}
 

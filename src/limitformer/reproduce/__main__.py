@@ -42,20 +42,22 @@ def _parser() -> argparse.ArgumentParser:
     cifar.add_argument("--depths", type=_numbers, default=(4, 8, 16, 32), metavar="4,8,16,32")
     cifar.add_argument("--qk", type=_floats, default=None, help="s_QK of vanilla attention")
     cifar.add_argument(
-        "--pilot", type=int, default=None, help="training images that choose among --qk"
+        "--pilot", type=int, default=400, help="training images that choose among --qk (400)"
     )
+    cifar.add_argument("--readings", default="paper", choices=("paper", "all"))
     cifar.add_argument("--data", default=SHARED / "cifar10_10k_2k.npz", help="for lf.data.cifar10")
     _common(cifar, 2000, 4000)
     cifar.set_defaults(run=_cifar)
     imdb = commands.add_parser("hron-imdb", help="the IMDb table of Hron 2020")
     imdb.add_argument("--tokens", type=int, default=100, help="tokens kept of a review")
     imdb.add_argument("--data", default=SHARED / "imdb_5k_2k.parquet", help="for lf.data.imdb")
+    imdb.add_argument("--activations", default="relu", help="relu, erf or both: relu,erf")
     imdb.add_argument("--vectors", default=SHARED / "glove6b_100d_top50k_f16.npz")
     _common(imdb, 3200, 1600)
     imdb.set_defaults(run=_imdb)
     prepare = commands.add_parser(
         "prepare",
-        help="the inputs of both commands in small npz files, for a machine without pandas",
+        help="the inputs in one small npz, for a machine without parquet",
     )
     prepare.add_argument("which", choices=("cifar", "imdb"))
     prepare.add_argument("out", type=Path)
@@ -121,6 +123,7 @@ def _cifar(arguments):
         depths=arguments.depths,
         qk=arguments.qk or QK,
         pilot=arguments.pilot,
+        readings=arguments.readings,
         **_shared(arguments, f"hron-cifar-{arguments.size}"),
     )
 
@@ -132,6 +135,7 @@ def _imdb(arguments):
         arguments.data,
         arguments.vectors,
         tokens=arguments.tokens,
+        activations=tuple(arguments.activations.split(",")),
         **_shared(arguments, "hron-imdb"),
     )
 

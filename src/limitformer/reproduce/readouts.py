@@ -32,6 +32,7 @@ from ..layers.norm import LayerNorm, RMSNorm
 from ..layers.pool import Flatten, MeanPool
 from ..layers.residual_attention import ResidualAttention
 
+_WORTH = 4  # a rank pays if it is this many times below the number of tokens
 _CUT = 1e-9  # singular values of fixed attention weights below this share of the first are dropped
 
 
@@ -140,8 +141,10 @@ class Readouts(Leaf):
             c = after.m * d if centred and after.m is not None else None
         exact = after.K if d is None else after.K * d * d
         if isinstance(layer, ResidualAttention):
-            L, V = (jnp.asarray(a, state.K.dtype) for a in shared_weights(layer, state.facts.grid))
-            L, V = (jnp.broadcast_to(a, (*state.unit.shape, *a.shape)) for a in (L, V))
+            L, V = (
+                None if a is None else jnp.asarray(a, state.K.dtype)[None]
+                for a in shared_weights(layer, state.facts.grid)
+            )
         else:
             L, V = low_rank(record.side[..., 0, :, :], readout.rank)
         error = _own_error(readout, L, V, d, state, exact)
@@ -177,7 +180,8 @@ def _factor(readout: Readout, side: Side, grid, dtype):
         S = int(np.prod(grid))
         return jnp.full((1, 1, S, 1), 1 / S, dtype)
     if isinstance(readout.attention, ResidualAttention):
-        return jnp.asarray(shared_weights(readout.attention, grid)[1], dtype)[None, None]
+        V = shared_weights(readout.attention, grid)[1]
+        return None if V is None else jnp.asarray(V, dtype)[None, None]
     return side.V
 
 
@@ -222,8 +226,7 @@ def _read(readout: Readout, x: Side, y: Side, reads, diagonals: Cross, grid, ntk
     else:
         Lx, Ly = x.L, y.L
     Lx, Ly = (L if s.d is None else L * s.d[..., None] for L, s in ((Lx, x), (Ly, y)))
-    exact = not isinstance(readout.attention, ResidualAttention) and x.V is None
-    C = _gram(Lx, Ly, diagonals.K.shape[:-1], exact)
+    C = _gram(Lx, Ly, diagonals.K.shape[:-1])
     through = [None if v is None else jnp.sum(C * v.astype(C.dtype), axis=(-2, -1)) for v in reads]
     share = 1.0 - readout.kept
     K = share * through[0]
@@ -238,13 +241,11 @@ def _read(readout: Readout, x: Side, y: Side, reads, diagonals: Cross, grid, ntk
     return _dense(K[..., None, None], T[..., None, None], ntk)
 
 
-def _gram(Lx, Ly, lead, exact: bool):
+def _gram(Lx, Ly, lead):
     """L(x)^T L(y) / S of all pairs; in float64 while it is small."""
     S = Lx.shape[-2]
-    if exact:  # (n1, 1, S, S) against (1, n2, S, S), or one list against another
-        equation = "iac,jad->ijcd" if len(lead) == 2 else "pac,pad->pcd"
-        x, y = (Lx[:, 0], Ly[0]) if len(lead) == 2 else (Lx, Ly)
-        return (jnp.einsum(equation, x, y) / S).astype(jnp.float64)
+    if Lx.shape[-1] == S:  # (n1, 1, S, S) against (1, n2, S, S): one large product
+        return (jnp.einsum("iac,jad->ijcd", Lx[:, 0], Ly[0]) / S).astype(jnp.float64)
     x = jnp.broadcast_to(jnp.swapaxes(Lx, -1, -2), (*lead, Lx.shape[-1], S))
     y = jnp.broadcast_to(Ly, (*lead, S, Ly.shape[-1]))
     return jnp.matmul(x.astype(jnp.float64), y.astype(jnp.float64)) / S
@@ -263,13 +264,13 @@ def low_rank(A, rank: int | None):
 
     Args:
         A: `(n, S, S)`.
-        rank: columns of the factors; None, or not below S: exact, L = A and V = None.
+        rank: columns of the factors; None, or too many to pay: exact, L = A and V = None.
 
     Reference:
         Halko, Martinsson, Tropp (2011), Finding structure with randomness, algorithm 4.1.
     """
     S = A.shape[-1]
-    if rank is None or rank >= S:
+    if rank is None or _WORTH * rank > S:
         return A, None
     omega = np.random.default_rng(0).standard_normal((S, rank))
     omega[:, 0] = 1.0  # rows of weights have a sum
@@ -297,17 +298,19 @@ def _orthonormal(Y):
     return jax.lax.fori_loop(0, rank, step, jnp.zeros_like(Y))
 
 
-def shared_weights(layer: ResidualAttention, grid) -> tuple[np.ndarray, np.ndarray]:
-    """Factors L, V of attention weights that depend on positions only, from an exact SVD."""
+def shared_weights(layer: ResidualAttention, grid) -> tuple[np.ndarray, np.ndarray | None]:
+    """Factors L, V of attention weights that depend on positions only, from an SVD if it pays."""
     return _svd(layer, tuple(grid))
 
 
 @functools.lru_cache(maxsize=32)
-def _svd(layer, grid) -> tuple[np.ndarray, np.ndarray]:
+def _svd(layer, grid) -> tuple[np.ndarray, np.ndarray | None]:
     with jax.ensure_compile_time_eval(), jax.enable_x64(True):
         A = np.asarray(layer._weights(grid, None, (), jnp.dtype(jnp.float64)))
     u, s, vt = np.linalg.svd(A)
     rank = int(np.sum(s > _CUT * s[0]))
+    if _WORTH * rank > len(A):
+        return A, None
     return u[:, :rank] * s[:rank], vt[:rank].T
 
 

@@ -32,7 +32,7 @@ class Row:
         best: validation accuracy with the ridge that is best on the validation points themselves.
         best_ridge: that ridge.
         published: the paper's accuracy, if it has one.
-        published_n: on how many points.
+        published_n: on how many points; 0 if it is not to be compared with.
     """
 
     network: str
@@ -60,7 +60,7 @@ class Row:
 
     def difference(self, ours: float) -> tuple[float, float]:
         """Ours minus the published accuracy, with the binomial standard error of both."""
-        if self.published is None or not self.n:
+        if self.published is None or not self.n or not self.published_n:
             return math.nan, math.nan
         errors = binomial_error(ours, self.n), binomial_error(self.published, self.published_n)
         return ours - self.published, math.hypot(*errors)
