@@ -1,6 +1,10 @@
 """Inference with kernels: conditioning, evidence, ridges, training dynamics, classification."""
 
 from .calibration import (
+    CalibrationError,
+    Coverage,
+    Reliability,
+    Score,
     accuracy,
     brier,
     calibration_error,
@@ -24,13 +28,17 @@ from .spectrum import spectrum
 from .store import load_posterior
 
 __all__ = [
+    "CalibrationError",
     "Classifier",
+    "Coverage",
     "Learned",
     "Posterior",
     "PrecisionWarning",
     "Prediction",
     "Relative",
+    "Reliability",
     "RidgePath",
+    "Score",
     "accuracy",
     "brier",
     "calibration_error",

@@ -1,4 +1,4 @@
-"""Classification by kernel regression on one-hot targets, with the Gaussian process's doubt."""
+"""Held-out classes by kernel regression: what the report shows of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import log_ndtr
+
+from ..gp import CalibrationError, RidgePath, Score, calibration_error, log_loss, ridge_path
+from ..gp.one_vs_rest import fit
 
 RIDGES = tuple(10.0 ** (k / 2) for k in range(-12, 1))
 
@@ -17,22 +19,39 @@ class Classification:
     """What a kernel says about held-out inputs; made by `classify`.
 
     Attributes:
-        ridge: relative to the mean diagonal of the training kernel.
+        path: leave-one-out error and evidence of every ridge; its best one is used.
+        calibration: factor on the deviation, fitted to left-out training labels.
         loo_error: leave-one-out mean squared error on the training set, which chose the ridge.
         loo_accuracy: leave-one-out accuracy on the training set.
         labels: true classes of the held-out inputs.
         scores: regression values, one per class.
-        deviation: standard deviation of every input's scores under the Gaussian process.
+        deviation: calibrated standard deviation of every input's scores.
         probability: that each class has the largest score.
     """
 
-    ridge: float
+    path: RidgePath
+    calibration: float
     loo_error: float
     loo_accuracy: float
     labels: Int[np.ndarray, " m"]
     scores: Float[np.ndarray, "m classes"]
     deviation: Float[np.ndarray, " m"]
     probability: Float[np.ndarray, "m classes"]
+
+    @property
+    def ridge(self) -> float:
+        """The ridge that was used, relative to the mean diagonal of the training kernel."""
+        return self.path.chosen
+
+    @property
+    def log_loss(self) -> Score:
+        """Mean -log probability of the true class, with its standard error."""
+        return log_loss(self.probability, self.labels)
+
+    @property
+    def calibration_error(self) -> CalibrationError:
+        """Expected calibration error, with the bins that it comes from."""
+        return calibration_error(self.probability, self.labels, bins=10, binning="mass")
 
     @property
     def predicted(self) -> Int[np.ndarray, " m"]:
@@ -76,15 +95,10 @@ def classify(
     test_labels: Int[np.ndarray, " m"],
     ridges: Sequence[float] = RIDGES,
 ) -> Classification:
-    """One-vs-rest regression on centred one-hot targets.
+    """One-vs-rest regression on centred one-hot targets (`gp.one_vs_rest`).
 
-        scores(x) = mean + k(x) (K + l I)^{-1} (Y - mean),    l = ridge * trace(K) / n
-
-    The ridge is the one with the smallest leave-one-out error, known in closed form: input i,
-    left out, has residual [(K + l I)^{-1} Y]_i / [(K + l I)^{-1}]_ii. Held-out labels are only
-    compared with. The standard deviation is that of a new observation under the Gaussian process
-    with covariance s^2 (K + l I), s^2 the maximum-likelihood scale tr[Y^T (K + l I)^{-1} Y] / (n
-    classes).
+    The ridge is the one with the smallest leave-one-out error, and probabilities are calibrated on
+    left-out training labels. Held-out labels are only compared with.
 
     Args:
         K: kernel of the training inputs.
@@ -92,58 +106,19 @@ def classify(
         K_diag: kernel of each held-out input with itself.
         labels, test_labels: classes, 0 to the number of classes - 1.
         ridges: candidates, relative.
-
-    Reference:
-        Rasmussen, Williams, *Gaussian processes for machine learning*, equations 5.10 to 5.12.
     """
     K, K_test, K_diag = (np.asarray(k, float) for k in (K, K_test, K_diag))
-    n = len(K)
     Y = np.eye(int(labels.max()) + 1)[labels]
-    mean = Y.mean(axis=0)
-    Y = Y - mean
-    w, V = np.linalg.eigh(K)
-    VY = V.T @ Y
-    trials = []
-    for ridge in ridges:
-        inverse = 1 / (w + ridge * np.trace(K) / n)
-        left_out = (V @ (inverse[:, None] * VY)) / ((V**2) @ inverse)[:, None]
-        trials.append((float(np.mean(left_out**2)), float(ridge), Y - left_out))
-    error, ridge, loo = min(trials, key=lambda trial: trial[0])
-    noise = ridge * np.trace(K) / n
-    inverse = 1 / (w + noise)
-    scale = float(np.sum(inverse[:, None] * VY**2)) / Y.size
-    projected = K_test @ V
-    scores = mean + projected @ (inverse[:, None] * VY)
-    variance = np.maximum(K_diag - (projected**2) @ inverse, 0.0) + noise
-    deviation = np.sqrt(scale * variance)
+    path = ridge_path(K, Y - Y.mean(axis=0), ridges)
+    model = fit(K, labels, path.noise, classes=np.arange(Y.shape[1]))
+    found = model.predict(K_test, K_diag)
     return Classification(
-        ridge=ridge,
-        loo_error=error,
-        loo_accuracy=float(np.mean((loo + mean).argmax(axis=1) == labels)),
+        path=path,
+        calibration=model.calibration,
+        loo_error=model.loo_error,
+        loo_accuracy=model.loo_accuracy,
         labels=test_labels,
-        scores=scores,
-        deviation=deviation,
-        probability=largest(scores, deviation),
+        scores=found.scores,
+        deviation=found.deviation,
+        probability=found.probabilities,
     )
-
-
-def largest(
-    mean: Float[np.ndarray, "m classes"], deviation: Float[np.ndarray, " m"], nodes: int = 64
-) -> Float[np.ndarray, "m classes"]:
-    """Probability that each of independent Gaussians with one deviation is the largest.
-
-        P_c = E_z prod_{j != c} Phi(z + (mean_c - mean_j) / deviation),    z ~ N(0, 1)
-
-    by Gauss-Hermite quadrature.
-
-    Example:
-        >>> largest(np.array([[1.0, 1.0], [0.0, 9.0]]), np.array([1.0, 1.0])).round(3).tolist()
-        [[0.5, 0.5], [0.0, 1.0]]
-    """
-    z, weight = np.polynomial.hermite_e.hermegauss(nodes)
-    gaps = (mean[:, :, None] - mean[:, None, :]) / deviation[:, None, None]
-    log = log_ndtr(z[:, None, None, None] + gaps)
-    index = np.arange(mean.shape[1])
-    log[:, :, index, index] = 0.0
-    P = np.einsum("z,zmc->mc", weight, np.exp(log.sum(axis=-1))) / np.sqrt(2 * np.pi)
-    return P / P.sum(axis=1, keepdims=True)

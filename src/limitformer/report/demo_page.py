@@ -7,7 +7,14 @@ from importlib import metadata
 
 import numpy as np
 
-from limitformer.plot import plot_confusion, plot_convergence, plot_gram, plot_refusal
+from limitformer.plot import (
+    plot_confusion,
+    plot_convergence,
+    plot_gram,
+    plot_refusal,
+    plot_reliability,
+    plot_ridge_path,
+)
 from limitformer.report import html
 from limitformer.report.convergence import KINDS, Width
 from limitformer.report.demo import Demo
@@ -38,6 +45,7 @@ def demo_page(demo: Demo, command: str, date: datetime.datetime) -> str:
             _kernel(demo),
             _twins(demo),
             _classification(demo),
+            _doubt(demo),
             _softmax(demo),
             provenance(demo.settings, demo.seconds, command, date, str(demo.gram.nngp.dtype)),
         ],
@@ -267,8 +275,6 @@ def _classification(demo: Demo) -> html.Markup:
         (4.4, 3.9),
     )
     order = np.argsort(best.confidence, kind="stable")
-    hardest = order[:_HARDEST]
-    cards = [_card(demo, int(i)) for i in hardest]
     mistakes = np.flatnonzero(~best.correct[order])
     wrong = len(mistakes)
     last = int(mistakes.max()) + 1 if wrong else 0
@@ -309,10 +315,66 @@ def _classification(demo: Demo) -> html.Markup:
             ],
             330,
         ),
-        f"The {len(cards)} held-out digits that the NNGP is least sure of. Its confidence is the "
-        "probability that the predicted class has the largest score, when scores are Gaussian with "
-        "the posterior's mean and variance:",
+    )
+
+
+def _doubt(demo: Demo) -> html.Markup:
+    best = demo.classified["NNGP"]
+    order = np.argsort(best.confidence, kind="stable")
+    cards = [_card(demo, int(i)) for i in order[:_HARDEST]]
+    ridge = drawing(
+        lambda ax: plot_ridge_path(best.path, ax),
+        "ridge-path",
+        "Leave-one-out error and log evidence of the NNGP against the ridge.",
+        (4.8, 3.7),
+    )
+    found = best.calibration_error
+    sure = drawing(
+        lambda ax: plot_reliability(found.table, ax),
+        "reliability",
+        "Accuracy of held-out digits against the confidence of the prediction, near the diagonal.",
+        (4.0, 3.7),
+    )
+    rows = [
+        (
+            name,
+            with_error(r.log_loss.value, r.log_loss.sem),
+            with_error(100 * r.calibration_error.value, 100 * r.calibration_error.sem),
+            f"{100 * float(r.confidence.mean()):.1f}",
+            f"{100 * r.accuracy:.1f}",
+        )
+        for name, r in demo.classified.items()
+    ]
+    return html.section(
+        "How sure is it?",
+        "A Gaussian process gives its doubt with its answer. Confidence is the probability that "
+        "the predicted class has the largest score, when scores are Gaussian with the posterior's "
+        "mean and variance; one factor on the deviation is fitted to training labels that are left "
+        "out in turn, which has a closed form.",
         html.equation("var(*x*) ∝ *K*(*x*, *x*) − *k*(*x*) (*K* + *λ* *I*)^{−1} *k*(*x*)ᵀ + *λ*"),
+        html.gallery(
+            [
+                html.figure(
+                    ridge,
+                    "One eigendecomposition gives every ridge: leave-one-out error (left axis) and "
+                    "log evidence (right). The circle is the ridge that was used.",
+                ),
+                html.figure(
+                    sure,
+                    "Held-out digits in ten groups of equal size, by confidence: the part that is "
+                    "right, with its standard error. On the line, confidence means what it says.",
+                ),
+            ],
+            330,
+        ),
+        html.table(
+            ("kernel", "log loss", "calibration error, %", "mean confidence, %", "right, %"),
+            rows,
+            "On held-out digits, mean ± standard error. The calibration error is the mean distance "
+            "of the points from the line.",
+            "lrrrr",
+        ),
+        f"The {len(cards)} held-out digits that the NNGP is least sure of:",
         html.gallery(cards, 215),
     )
 

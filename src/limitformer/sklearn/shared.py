@@ -39,7 +39,7 @@ class Estimator(BaseEstimator):
         values, mask, kind = read(self, X, self.reshape, self.network, reset=True)
         check_consistent_length(values, y)
         self.reading_ = Reading.of(values, mask, kind, self.scale)
-        self.network_ = default_network(kind) if self.network is None else self.network
+        self.network_ = default_network(kind, values.shape[1:]) if self.network is None else self.network
         return self.reading_.scaled(values, mask), mask
 
     def _new(self, X: Any) -> tuple[np.ndarray, np.ndarray | None]:
