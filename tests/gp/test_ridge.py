@@ -22,6 +22,13 @@ def test_every_ridge_is_a_fit():
         np.testing.assert_allclose(path.log_evidence[i], post.log_evidence, rtol=1e-8)
         smooth = K @ np.linalg.inv(K + np.diag(post.noise))
         np.testing.assert_allclose(path.dimension[i], np.trace(smooth), rtol=1e-8)
+    best = ridge_path(K, Y, RIDGES, amplitude=None).log_evidence
+    for factor in (0.5, 1.0, 2.0):
+        assert (best >= ridge_path(K, Y, RIDGES, amplitude=factor).log_evidence).all()
+    twice = lf.Serial(*NET.layers[:-1], lf.Dense(2**0.5))
+    post = lf.condition(twice, X, Y, noise=2 * path.noises[0])
+    found = ridge_path(K, Y, RIDGES, amplitude=2.0).log_evidence[0]
+    np.testing.assert_allclose(found, post.log_evidence, rtol=1e-8)
     assert path.chosen == RIDGES[int(np.argmin(path.error))]
     assert path.noise == path.noises[path.index]
     by = ridge_path(K, Y, RIDGES, by="evidence")

@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 import limitformer as lf
+from limitformer.reproduce.hron_cifar import network
 from limitformer.reproduce.readouts import Readout, Readouts, low_rank
 from limitformer.reproduce.shared_trunk import rank_errors, shared_kernels
 
@@ -41,36 +42,52 @@ def images():
     return np.random.default_rng(0).normal(size=(10, 4, 4, 3))
 
 
-def test_the_shared_trunk_gives_the_kernel_of_every_network(images):
+def agrees(found, single, x, y=None):
+    want = single.kernel(x, y)
+    return max(
+        np.max(np.abs(found["nngp"] / want.nngp - 1)), np.max(np.abs(found["ntk"] / want.ntk - 1))
+    )
+
+
+def test_all_readouts_share_a_trunk(images):
     ends = readouts()
-    net = lf.Serial(block(2), lf.Parallel(Readouts(ends), lf.Serial(block(2), Readouts(ends))))
     x, y = images[:6], images[6:]
-    found = shared_kernels(net, y, x, readouts=2 * len(ends), block=3)
-    own = shared_kernels(net, x, readouts=2 * len(ends))
-    for i, depth in enumerate((2, 4)):
-        for j, end in enumerate(ends):
-            single = lf.Serial(block(depth), end.layers())
-            for kind in ("nngp", "ntk"):
-                column = i * len(ends) + j
-                for got, want in (
-                    (found, single.kernel(y, x)),
-                    (own, single.kernel(x)),
-                ):
-                    want = getattr(want, kind)
-                    error = np.max(np.abs(got[kind][..., column] / want - 1))
-                    assert error < 1e-12, (depth, end.name, kind, error)
+    found = shared_kernels(lf.Serial(block(2), Readouts(ends)), y, x, readouts=len(ends), block=3)
+    for j, end in enumerate(ends):
+        column = {kind: K[..., j] for kind, K in found.items()}
+        assert agrees(column, lf.Serial(block(2), end.layers()), y, x) < 1e-12, end.name
 
 
-def test_a_low_rank_is_as_good_as_its_reported_error(images):
-    ends = readouts(rank=12)
+def test_depths_share_a_trunk(images):
+    ends = readouts()[3:5]
+    net = network({1: ends, 3: ends})
+    found = shared_kernels(net, images, readouts=4)
+    for i, depth in enumerate((1, 3)):
+        single = lf.Serial(block(depth), ends[0].layers())
+        column = {kind: K[..., 2 * i] for kind, K in found.items()}
+        assert agrees(column, single, images) < 1e-12, depth
+        for K in column.values():
+            np.testing.assert_array_equal(K, K.T)
+
+
+def test_a_low_rank_is_as_good_as_its_reported_error():
+    images = np.random.default_rng(0).normal(size=(6, 6, 6, 3))
+    ends = (readouts(rank=9)[0], readouts(rank=9)[3], readouts()[6])
     net = lf.Serial(block(2), Readouts(ends))
     errors = rank_errors(net, images)
-    found = shared_kernels(net, images, readouts=len(ends), kinds="nngp")["nngp"]
-    assert errors[0] == errors[1] == 0
-    assert 1e-12 < errors[3] < 1e-4
+    assert errors[0] == 0
+    assert 1e-12 < errors[1] < 1e-4
+    found = shared_kernels(net, images, readouts=len(ends))
     for j, end in enumerate(ends):
-        want = lf.Serial(block(2), end.layers()).kernel(images, kinds="nngp").nngp
-        assert np.max(np.abs(found[..., j] / want - 1)) < 3 * errors[j] + 1e-8, end.name
+        column = {kind: K[..., j] for kind, K in found.items()}
+        error = agrees(column, lf.Serial(block(2), end.layers()), images)
+        assert error < 5 * errors[j] + 1e-8, end.name
+    assert (
+        agrees(
+            {k: v[..., 1] for k, v in found.items()}, lf.Serial(block(2), ends[1].layers()), images
+        )
+        > 1e-13
+    )  # the rank was used
 
 
 def test_engine_heads_with_masks_share_a_trunk():
@@ -89,7 +106,7 @@ def test_engine_heads_with_masks_share_a_trunk():
 
 
 def test_float32_token_kernels_are_summed_in_float64(images):
-    ends = readouts()
+    ends = readouts()[:4]
     net = lf.Serial(block(2), Readouts(ends))
     single, double = (
         shared_kernels(net, images, readouts=len(ends), dtype=t)["ntk"]
@@ -118,8 +135,8 @@ def test_low_rank_factors_of_smooth_weights():
     place = np.linspace(0, 1, 40)
     A = np.exp(-((place[:, None] - place) ** 2))[None]
     with jax.enable_x64(True):
-        L, V = low_rank(jax.numpy.asarray(A), 12)
-        np.testing.assert_allclose(L @ jax.numpy.swapaxes(V, 1, 2), A, atol=1e-9)
+        L, V = low_rank(jax.numpy.asarray(A), 10)
+        np.testing.assert_allclose(L @ jax.numpy.swapaxes(V, 1, 2), A, atol=1e-7)
         exact, none = low_rank(jax.numpy.asarray(A), 40)
     assert none is None
     assert exact.shape == A.shape

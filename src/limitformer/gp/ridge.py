@@ -81,7 +81,9 @@ class RidgePath:
         return "\n".join(lines)
 
 
-def ridge_path(K, targets, ridges: Any = RIDGES, by: str = "loo") -> RidgePath:
+def ridge_path(
+    K, targets, ridges: Any = RIDGES, by: str = "loo", amplitude: float | None = 1.0
+) -> RidgePath:
     """Leave-one-out error, evidence and effective dimension of every ridge.
 
         K = U diag(w) U^T,    M^{-1} = U diag(1 / (w + noise)) U^T,    noise = ridge tr(K) / n,
@@ -92,6 +94,8 @@ def ridge_path(K, targets, ridges: Any = RIDGES, by: str = "loo") -> RidgePath:
         targets: `(n,)` or `(n, outputs)`.
         ridges: candidates, relative to the mean diagonal.
         by: "loo" or "evidence", what chooses.
+        amplitude: factor on kernel and noise in the evidence; None: the most likely one for every
+            ridge, tr(Y^T M^{-1} Y) / (n outputs). Leave-one-out errors do not depend on it.
 
     A ridge with which K is not positive definite to rounding has error inf and evidence -inf.
 
@@ -120,7 +124,9 @@ def ridge_path(K, targets, ridges: Any = RIDGES, by: str = "loo") -> RidgePath:
         residual = (U @ (UY / M[:, None])) / (U2 @ (1 / M))[:, None]
         squared = np.mean(residual**2, axis=1)
         fit = float(np.sum(UY**2 / M[:, None]))
-        evidence = -0.5 * fit - 0.5 * outputs * (np.log(M).sum() + n * np.log(2 * np.pi))
+        scale = fit / Y.size if amplitude is None else amplitude
+        logdet = np.log(M).sum() + n * np.log(2 * np.pi * scale)
+        evidence = -0.5 * fit / scale - 0.5 * outputs * logdet
         error = squared.std(ddof=1) / np.sqrt(n) if n > 1 else np.nan
         rows.append((squared.mean(), error, evidence, float(np.sum(w / M))))
     error, sem, evidence, dimension = (np.array(column) for column in zip(*rows, strict=True))

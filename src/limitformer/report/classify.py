@@ -51,7 +51,7 @@ class Classification:
     @property
     def calibration_error(self) -> CalibrationError:
         """Expected calibration error, with the bins that it comes from."""
-        return calibration_error(self.probability, self.labels, bins=10, binning="mass")
+        return calibration_error(self.probability, self.labels, bins=8)
 
     @property
     def predicted(self) -> Int[np.ndarray, " m"]:
@@ -109,7 +109,7 @@ def classify(
     """
     K, K_test, K_diag = (np.asarray(k, float) for k in (K, K_test, K_diag))
     Y = np.eye(int(labels.max()) + 1)[labels]
-    path = ridge_path(K, Y - Y.mean(axis=0), ridges)
+    path = ridge_path(K, Y - Y.mean(axis=0), ridges, amplitude=None)
     model = fit(K, labels, path.noise, classes=np.arange(Y.shape[1]))
     found = model.predict(K_test, K_diag)
     return Classification(

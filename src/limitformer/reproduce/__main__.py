@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     cifar.add_argument("--depths", type=_numbers, default=(4, 8, 16, 32), metavar="4,8,16,32")
     cifar.add_argument("--qk", type=_floats, default=None, help="s_QK of vanilla attention")
     cifar.add_argument(
-        "--pilot", type=int, default=400, help="training images that choose among --qk (400)"
+        "--pilot", type=int, default=600, help="training images that choose among --qk (600)"
     )
     cifar.add_argument("--readings", default="paper", choices=("paper", "all"))
     cifar.add_argument("--data", default=SHARED / "cifar10_10k_2k.npz", help="for lf.data.cifar10")

@@ -23,7 +23,7 @@ class Fit:
         ridges: relative to the mean diagonal of the kernel.
         coefficients: `(n, ridges, outputs)`; NaN where the kernel is singular to rounding.
         loo_error: `(ridges,)` mean squared leave-one-out error, inf where singular.
-        loo_accuracy: `(ridges,)` accuracy of the leave-one-out predictions.
+        loo_accuracy: `(ridges,)` accuracy of the leave-one-out predictions, 0 where singular.
     """
 
     ridges: Float[np.ndarray, " r"]
@@ -33,8 +33,16 @@ class Fit:
 
     @property
     def chosen(self) -> int:
-        """The ridge with the smallest leave-one-out error, as an index."""
-        return int(np.argmin(self.loo_error))
+        """The ridge with the best leave-one-out accuracy, as an index; ties: smaller error.
+
+        The squared error alone prefers more shrinkage than is good for the largest output.
+        """
+        return int(np.lexsort((self.loo_error, -self.loo_accuracy))[0])
+
+    @property
+    def score(self) -> tuple[float, float]:
+        """Leave-one-out accuracy of the chosen ridge, then minus its squared error."""
+        return float(self.loo_accuracy[self.chosen]), -float(self.loo_error[self.chosen])
 
     @property
     def fixed(self) -> int:
@@ -85,7 +93,8 @@ def fit(
     residual = coefficients / diagonal[:, :, None]
     error = np.where(singular, np.inf, np.mean(residual**2, axis=(0, 2)))
     right = _labels(targets[:, None, :] - residual) == _labels(targets)[:, None]
-    return Fit(relative, coefficients, error, np.mean(right, axis=0))
+    accuracy = np.where(singular, 0.0, np.mean(right, axis=0))
+    return Fit(relative, coefficients, error, accuracy)
 
 
 def _labels(values: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..layers.attention import Attention
-from ..layers.base import Layer, choice
+from ..layers.base import AnyLayer, Layer, choice
 from ..layers.combine import Parallel, Serial
 from ..layers.conv import Conv
 from ..layers.dense import Dense
@@ -30,7 +30,7 @@ QK = (0.1, 1.0)
 
 def network(
     activations: Sequence[str] = ("relu",), qk: Sequence[float] = QK
-) -> tuple[Layer, tuple[str, ...]]:
+) -> tuple[AnyLayer, tuple[str, ...]]:
     """All networks of the table as one that branches, and the names of its branches.
 
     Args:

@@ -80,8 +80,7 @@ class Readout:
         """The share of the token kernel that passes attention unchanged."""
         if self.attention is None:
             return 1.0 if self.pool == "flatten" else 0.0
-        fixed = isinstance(self.attention, ResidualAttention)
-        return float(self.attention.alpha) if fixed else 0.0
+        return float(self.attention.alpha) if isinstance(self.attention, ResidualAttention) else 0.0
 
 
 class Side(eqx.Module):
@@ -131,6 +130,8 @@ class Readouts(Leaf):
         if layer is None:
             return Side()
         ask = Context(ctx.path, Need(Form.DIAG, Form.DIAG), ntk=False)
+        after: Marginal
+        record: Any
         after, record = layer.marginal(state, ask)
         after = after.reduced(Form.DIAG)
         d = c = None
@@ -227,7 +228,9 @@ def _read(readout: Readout, x: Side, y: Side, reads, diagonals: Cross, grid, ntk
         Lx, Ly = x.L, y.L
     Lx, Ly = (L if s.d is None else L * s.d[..., None] for L, s in ((Lx, x), (Ly, y)))
     C = _gram(Lx, Ly, diagonals.K.shape[:-1])
-    through = [None if v is None else jnp.sum(C * v.astype(C.dtype), axis=(-2, -1)) for v in reads]
+    through: list[Any] = [
+        None if v is None else jnp.sum(C * v.astype(C.dtype), axis=(-2, -1)) for v in reads
+    ]
     share = 1.0 - readout.kept
     K = share * through[0]
     T = 2 * share * through[0]  # the weights of the values and of the output
@@ -260,22 +263,24 @@ def _dense(K, T, ntk: bool) -> Cross:
 
 
 def low_rank(A, rank: int | None):
-    """Factors of attention weights, A = L V^T with V = A^T L and L an orthonormal basis of A Omega.
+    """Factors of attention weights, A = L V^T: V = A^T L, L an orthonormal basis of A A^T A Omega.
 
     Args:
         A: `(n, S, S)`.
         rank: columns of the factors; None, or too many to pay: exact, L = A and V = None.
 
     Reference:
-        Halko, Martinsson, Tropp (2011), Finding structure with randomness, algorithm 4.1.
+        Halko, Martinsson, Tropp (2011), Finding structure with randomness, algorithm 4.4.
     """
     S = A.shape[-1]
     if rank is None or _WORTH * rank > S:
         return A, None
     omega = np.random.default_rng(0).standard_normal((S, rank))
     omega[:, 0] = 1.0  # rows of weights have a sum
+    transposed = jnp.swapaxes(A, -1, -2)
     L = _orthonormal(jnp.matmul(A, jnp.asarray(omega, A.dtype)))
-    return L, jnp.matmul(jnp.swapaxes(A, -1, -2), L)
+    L = _orthonormal(jnp.matmul(A, jnp.matmul(transposed, L)))
+    return L, jnp.matmul(transposed, L)
 
 
 def _orthonormal(Y):

@@ -22,12 +22,13 @@ from ..kernel.network import Network, _start_cross, cast, needs_of
 from ..kernel.passes import CrossRun, MarginalRun
 from ..kernel.progress import Progress
 from ..kernel.state import Cross, Form, Marginal
-from ..layers.base import Layer
+from ..layers.base import AnyLayer
 from .readouts import Side
 
 _LIVE = 12  # token kernels of a pair that are alive at once, at most
 _TARGET = {"cpu": 10 * 2**20, "gpu": 8 * 2**30}  # a tile's memory: the cache, or enough work
-_AT_ONCE = {"cpu": 64, "gpu": 8}  # tiles per compiled call: between two reports of progress
+_CHUNK = {"cpu": 1, "gpu": 4}  # tiles of inputs whose records are computed at once
+_AT_ONCE = {"cpu": 64, "gpu": 32}  # tiles per compiled call: between two reports of progress
 
 
 class SharedTrunk(eqx.Module):
@@ -86,7 +87,7 @@ class SharedTrunk(eqx.Module):
 
 
 def shared_kernels(
-    net: Layer,
+    net: AnyLayer,
     x: Any,
     y: Any = None,
     x_mask: Any = None,
@@ -135,14 +136,14 @@ def shared_kernels(
         sx, sy = same_lengths(net, sx, sy)
         network = Network(net, *needs_of(net), "ntk" in kinds)
         other = sx if sy is None else sy
-        plan = _plan(network, sx, other, sy is None, readouts, dtype, block, memory)
-        trunk = SharedTrunk(network, plan.tile)
+        plan, chunk = _plan(network, sx, other, sy is None, readouts, dtype, block, memory)
+        trunk = SharedTrunk(network, chunk)
         values = Blocks(plan, trunk, sx, other, None, 0, Progress.of(progress)).run()
     pairs = zip(("nngp", "ntk"), values, strict=True)
     return {kind: value for kind, value in pairs if kind in kinds and value is not None}
 
 
-def rank_errors(net: Layer, x: Any, *, dtype: Any = None) -> list[float]:
+def rank_errors(net: AnyLayer, x: Any, *, dtype: Any = None) -> list[float]:
     """The largest relative error that low ranks make in the own readout of these inputs.
 
     Args:
@@ -166,8 +167,8 @@ def rank_errors(net: Layer, x: Any, *, dtype: Any = None) -> list[float]:
         return [0.0 if e is None else float(jnp.max(e)) for e in errors]
 
 
-def _plan(network, sx, sy, symmetric, readouts, dtype, block, memory) -> BlockPlan:
-    """Tiles within the memory budget; records of at least one tile of inputs."""
+def _plan(network, sx, sy, symmetric, readouts, dtype, block, memory) -> tuple[BlockPlan, int]:
+    """Tiles within the memory budget, and how many inputs' records are computed at once."""
     backend = jax.default_backend()
     S1, S2 = sx[0].tokens, sy[0].tokens
     n, m = sx[0].n, sy[0].n
@@ -179,7 +180,9 @@ def _plan(network, sx, sy, symmetric, readouts, dtype, block, memory) -> BlockPl
     record = dtype.itemsize * readouts * S1 * min(S1, 256)
     held = budget // 4 // record
     tiles = max(1, min(-(-(block or max(n, m)) // tile), held // tile))
-    return BlockPlan(
+    several = min(_CHUNK.get(backend, 1), tiles)
+    tiles = -(-tiles // several) * several
+    plan = BlockPlan(
         n,
         m,
         symmetric,
@@ -192,3 +195,4 @@ def _plan(network, sx, sy, symmetric, readouts, dtype, block, memory) -> BlockPl
         (n, m, readouts),
         np.dtype(np.float64),
     )
+    return plan, tile * several

@@ -162,14 +162,14 @@ _EXPLANATION = {
     "fixed": (
         "Accuracy on the validation images ± its binomial standard error. The difference is that "
         "of the ridge 1e-6 (times the mean diagonal) from the published number, with the binomial "
-        "errors of both. The other ridge is the one with the smallest leave-one-out error on the "
+        "errors of both. The other ridge is the one with the best leave-one-out accuracy on the "
         "training images alone."
     ),
     "best": (
         "Accuracy on the validation reviews ± its binomial standard error. The best ridge is "
         "chosen on the validation reviews themselves, as in the paper, and its difference from the "
-        "published number is shown. The other ridge is the one with the smallest leave-one-out "
-        "error on the training reviews alone."
+        "published number is shown. The other ridge is the one with the best leave-one-out "
+        "accuracy on the training reviews alone."
     ),
 }
 

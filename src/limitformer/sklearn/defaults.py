@@ -59,7 +59,9 @@ def _image(shape: tuple[int, ...] | None) -> Layer:
         first = near
     else:
         whole = height % step == 0 and width % step == 0
-        patches = Conv((step, step), W, B, stride=(step, step), padding="valid" if whole else "same")
+        patches = Conv(
+            (step, step), W, B, stride=(step, step), padding="valid" if whole else "same"
+        )
         first = (patches, Relu())
     pool = (AvgPool((2, 2)),) if -(-min(height, width) // step) > 1 else ()
     return Serial(*first, *near, *pool, *near, *near, MeanPool(), Dense())

@@ -13,8 +13,6 @@ from sklearn.utils.validation import validate_data
 from ..data.sequences import Sequences
 from ..layers.base import leaves
 
-KINDS = ("table", "columns", "sequence", "image", "ids")
-
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
@@ -23,8 +21,8 @@ class Reading:
     Attributes:
         kind: "table" `(n, columns)`, "columns" `(n, columns, 1)`, "sequence" `(n, tokens,
             features)`, "image" `(n, height, width, channels)` or "ids" `(n, tokens)`.
-        shape: what one input must look like: the columns, the features of a token, or height,
-            width and channels; None where nothing is fixed.
+        shape: what new inputs must have: the features of a token, or height, width and channels;
+            None for token ids. Columns of tables are scikit-learn's to compare.
         scaler: mean and standard deviation of every column (tables), feature (sequences) or
             channel (images); None if inputs are taken as they are. Constant ones are only centred.
     """
@@ -38,8 +36,7 @@ class Reading:
         """The reading that training inputs ask for."""
         if kind == "ids":
             return cls(kind, None, None)
-        tail = 1 if kind in ("table", "sequence") else None
-        shape = values.shape[-1:] if tail else values.shape[1:]
+        shape = values.shape[1:] if kind == "image" else values.shape[-1:]
         found = _by_column(values, kind) if mask is None else values[mask]
         scaler = StandardScaler().fit(found.reshape(-1, found.shape[-1])) if scale else None
         return cls(kind, shape, scaler)
@@ -53,17 +50,20 @@ class Reading:
         result = np.asarray(result).reshape(values.shape)
         return result if mask is None else np.where(mask[..., None], result, 0.0)
 
-    def check(self, values: np.ndarray, name: str) -> None:
+    def check(self, values: np.ndarray, kind: str, name: str) -> None:
         """Raise if new inputs do not look like the training inputs."""
-        if self.shape is None:
-            return
-        found = values.shape[values.ndim - len(self.shape) :]
-        if found != self.shape:
-            what = {"sequence": "features a token", "image": "height, width and channels"}
+        if kind != self.kind:
             raise ValueError(
-                f"X has inputs of shape {values.shape[1:]}, but {name} was fitted on "
-                f"{' x '.join(map(str, self.shape))} {what.get(self.kind, 'columns')}; give "
-                "inputs of the same kind"
+                f"X of shape {values.shape} is read as {kind}, but {name} was fitted on "
+                f"{self.kind}; give inputs of the same kind"
+            )
+        if self.shape is not None and values.shape[values.ndim - len(self.shape) :] != self.shape:
+            wanted = {"sequence": "(n, tokens, {})", "image": "(n, {}, {}, {})"}.get(
+                kind, "(n, {})"
+            )
+            raise ValueError(
+                f"X has shape {values.shape}, but {name} was fitted on inputs of shape "
+                f"{wanted.format(*self.shape)}; give inputs of the same shape"
             )
 
 
@@ -121,6 +121,8 @@ def read(
             del estimator.feature_names_in_
     if mask is not None and mask.all():
         mask = None
+    if kind != "ids":  # half precision and bytes would lose digits when they are scaled
+        values = values.astype(np.result_type(values.dtype, np.float32), copy=False)
     return values, mask, kind
 
 

@@ -75,26 +75,26 @@ class _Regressor(MultiOutputMixin, RegressorMixin, Estimator):
             X: new inputs.
             return_std: also the standard deviation, in the shape of the mean.
             return_cov: also the covariance, `(m, m)` or `(m, m, outputs)`.
-            observed: of a new observation, noise included, instead of the function alone.
+            observed: deviations of a new observation, noise included, not of the function alone.
 
         Returns:
             The mean, or the mean and its deviation or covariance, in the units of `y`.
         """
         if return_std and return_cov:
             raise ValueError("choose one of return_std=True and return_cov=True")
+        if observed and self.kind == "ntk":
+            raise ValueError(
+                "observed=True: the noise of a trained ensemble is weight decay, not a variance "
+                'of observations; use kind="ntkgp", or an NNGPRegressor'
+            )
         x, mask = self._new(X)
         cov = "full" if return_cov else "diag" if return_std else None
         found = self.posterior_.predict(x, t=self.t, cov=cov, observed=observed, x_mask=mask)
         mean = self.target_mean_ + self.target_scale_ * found.mean
         if return_cov:
-            assert found.cov is not None
-            scale = np.square(self.target_scale_)
-            return mean, found.cov[..., None] * scale if scale.ndim else found.cov * scale
+            return mean, _times(found.cov, np.square(self.target_scale_))
         if return_std:
-            std = np.sqrt(np.maximum(found.cov, 0.0))
-            return mean, std[:, None] * self.target_scale_ if mean.ndim == 2 else (
-                std * self.target_scale_
-            )
+            return mean, _times(found.std, self.target_scale_)
         return mean
 
     @property
@@ -226,6 +226,11 @@ class NTKRegressor(_Regressor):
         choice("kind", self.kind, ("ntk", "ntkgp"))
         if self.t is not None and (np.ndim(self.t) or self.kind != "ntk"):
             raise ValueError(f't={self.t!r}: give one training time, with kind="ntk"')
+
+
+def _times(values: Any, scale: Any) -> np.ndarray:
+    """Values that all outputs share, in the units of each (the last axis, if there are several)."""
+    return values[..., None] * scale if np.ndim(scale) else values * scale
 
 
 def _spread(scale: Any) -> Any:

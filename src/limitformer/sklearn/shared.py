@@ -39,30 +39,26 @@ class Estimator(BaseEstimator):
         values, mask, kind = read(self, X, self.reshape, self.network, reset=True)
         check_consistent_length(values, y)
         self.reading_ = Reading.of(values, mask, kind, self.scale)
-        self.network_ = default_network(kind, values.shape[1:]) if self.network is None else self.network
+        self.network_ = (
+            default_network(kind, values.shape[1:]) if self.network is None else self.network
+        )
         return self.reading_.scaled(values, mask), mask
 
     def _new(self, X: Any) -> tuple[np.ndarray, np.ndarray | None]:
         """New inputs as the network sees them."""
         check_is_fitted(self)
         values, mask, kind = read(self, X, self.reshape, self.network, reset=False)
-        if kind != self.reading_.kind:
-            raise ValueError(
-                f"X is read as {kind} of shape {values.shape}, but {type(self).__name__} was "
-                f"fitted on {self.reading_.kind} inputs; give inputs of the same kind"
-            )
-        self.reading_.check(values, type(self).__name__)
+        self.reading_.check(values, kind, type(self).__name__)
         return self.reading_.scaled(values, mask), mask
 
     def _options(self) -> dict[str, Any]:
         """How kernels are computed."""
         key = None
         if self.random_state is not None:
-            # A raw key: unlike a typed one it can be pickled, with the fit that holds it.
             seed = self.random_state
             if not isinstance(seed, int | np.integer):
                 seed = check_random_state(seed).randint(2**31 - 1)
-            key = jax.random.PRNGKey(int(seed))
+            key = jax.random.key(int(seed))
         return {
             "dtype": self.dtype,
             "key": key,

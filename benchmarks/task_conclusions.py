@@ -1,0 +1,3 @@
+"""What the stored run of the task benchmark says, in words."""
+
+CONCLUSIONS = ""
