@@ -16,12 +16,10 @@ from sklearn.linear_model import BayesianRidge, LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC, SVR
-from task_data import Inputs, Task
+from task_data import Inputs, Task, gp_rows
 from task_scores import Clock, Row, class_row, real_row
 
 WEIGHTS = [1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0]
-GP_ROWS = {2: 500}  # training rows of scikit-learn's Gaussian process classifier, by classes
-GP_ROWS_MANY = 300
 
 
 def classes(task: Task) -> Iterator[Row]:
@@ -87,7 +85,7 @@ def _boosting(x, y, x_test):
 
 
 def _gpc(x, y, x_test):
-    rows = GP_ROWS.get(len(np.unique(y)), GP_ROWS_MANY)
+    rows = gp_rows(len(np.unique(y)))
     kernel = ConstantKernel(1.0, (1e-3, 1e5)) * RBF(np.sqrt(x.shape[1]), (1e-2, 1e4))
     model = GaussianProcessClassifier(kernel, random_state=0).fit(x[:rows], y[:rows])
     return model.predict_proba(x_test), f"the first {min(rows, len(y))} training rows"

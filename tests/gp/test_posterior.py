@@ -307,3 +307,5 @@ def test_prediction_says_when_there_is_no_covariance():
     with pytest.raises(ValueError, match="there is no covariance"):
         _ = found.std
     assert dataclasses.is_dataclass(found)
+    square = lf.condition(NET, X, Y[:, 0], kind="ntk").predict(NEW, t=np.arange(6.0), cov="diag")
+    np.testing.assert_allclose(square.std, np.sqrt(square.cov))

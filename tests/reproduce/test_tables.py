@@ -31,7 +31,7 @@ def test_text_and_markdown():
     assert "nan" not in result().table()
     page = result().markdown()
     assert page.startswith("# A table\n\n| network | convs | kernel |")
-    assert "- size: 32\n- time: 12 s" in page
+    assert "- size: 32\n- validation points in this table: 1000\n- time: 12 s" in page
     assert "- a note" in page
     assert "arXiv 2006.10540" in page
     assert "0.600 ± 0.015 | 1e-02 | +0.042" in result("best").markdown()

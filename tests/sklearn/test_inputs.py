@@ -28,7 +28,7 @@ VECTORS = Vectors(("good", "bad", "film", "day"), np.eye(4, dtype=np.float32))
 
 
 def test_padding_is_truncation():
-    x = Sequences(np.where(MASK[..., None], TOKENS, np.nan), MASK)  # padding is never looked at
+    x = Sequences(np.where(MASK[..., None], TOKENS, np.inf), MASK)  # padding is never looked at
     model = NNGPClassifier(POOLED).fit(x, CLASSES)
     alone = np.stack([model.predict_proba(TOKENS[i : i + 1, : MASK[i].sum()])[0] for i in range(4)])
     np.testing.assert_allclose(model.predict_proba(x[np.arange(4)]), alone, rtol=1e-6, atol=1e-9)

@@ -42,11 +42,13 @@ class Prediction:
         mean: in the shape of the targets, with a leading axis of times if `t` was an array.
         cov: `(m, m)` or the variances `(m,)`, the same for every output; None if not asked for.
         mean_sem: standard error of the mean where the kernel is an estimate, else None.
+        full: whether cov is a matrix.
     """
 
     mean: np.ndarray
     cov: np.ndarray | None
     mean_sem: np.ndarray | None = None
+    full: bool = True
 
     def __iter__(self) -> Iterator:
         return iter((self.mean, self.cov))
@@ -56,13 +58,8 @@ class Prediction:
         """Standard deviation of one output at every input."""
         if self.cov is None:
             raise ValueError('there is no covariance; predict with cov="diag" or cov="full"')
-        full = self.cov.ndim - self.mean.ndim >= 1 or (self.cov.ndim >= 2 and self._is_full)
-        v = np.diagonal(self.cov, axis1=-2, axis2=-1) if full else self.cov
+        v = np.diagonal(self.cov, axis1=-2, axis2=-1) if self.full else self.cov
         return np.sqrt(np.maximum(v, 0.0))
-
-    @property
-    def _is_full(self) -> bool:
-        return self.cov.shape[-1] == self.cov.shape[-2]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -165,11 +162,8 @@ class Posterior:
         tokens = mean.shape[1] // m
         if np.ndim(t) == 0:
             mean, spread, error = (None if a is None else a[0] for a in (mean, spread, error))
-        return Prediction(
-            self._shaped(mean, m, tokens),
-            spread,
-            None if error is None else self._shaped(error, m, tokens),
-        )
+        error = None if error is None else self._shaped(error, m, tokens)
+        return Prediction(self._shaped(mean, m, tokens), spread, error, cov == "full")
 
     def sample(self, x, *, key, samples: int = 1, t: Any = None, x_mask=None) -> np.ndarray:
         """Joint draws of the outputs at new inputs, `(samples, *shape of the mean)`."""

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from ..layers.base import AnyLayer, leaves
 from .inputs import Stream, padded
+from .joint import JointRun
 from .passes import Ask, CrossRun, Joint, MarginalRun, Options, PairRun
 from .state import Cross, Facts, Form, Marginal, Need
 
@@ -97,6 +98,22 @@ class Network(eqx.Module):
         blocks = tuple(_zipped(s, s, self.need.cross) for s in streams)
         run = CrossRun(self.options(None, 0), records, records, lead=1)
         return finish(run(self.net, _one(blocks), "net"), self.ntk)
+
+    def joint(self, streams, key, draws: int):
+        """K and T of all pairs of some inputs, for one draw of the scores of finite heads."""
+        index = jnp.arange(streams[0].n)
+        states = tuple(
+            Joint(_start(s, i, index, Form.FULL), None, _start_cross(s, s, Form.FULL))
+            for i, s in enumerate(streams)
+        )
+        run = JointRun(self.options(key, draws))
+        state = run(self.net, _one(states), "net")
+        if isinstance(state, tuple):
+            return finish(tuple(s.k for s in state), self.ntk)
+        values = finish(state.k, self.ntk)
+        if state.x.facts.readout:
+            values = tuple(None if v is None else v[..., 0, 0] for v in values)
+        return values
 
     def pairs(self, sx, sy, ix, iy, key, draws: int, watch=None):
         """K and T of a list of pairs, each with its own marginals.

@@ -267,7 +267,7 @@ class Joint(eqx.Module):
     """A list of pairs that carry their own marginals: x's, y's, and the block between them."""
 
     x: Marginal
-    y: Marginal
+    y: Marginal | None
     k: Cross
 
 
@@ -333,7 +333,7 @@ class PairRun(Run):
 
     def repeat(self, layer: AnyLayer, n: int, state, name: str):
         def once(state, index):
-            inner = PairRun(self.options, self.path, (*(self.depth or ()), index), self.watch)
+            inner = type(self)(self.options, self.path, (*(self.depth or ()), index), self.watch)
             state = inner(layer, state, name)
             if self.options.ntk:
                 state = jax.tree.map(

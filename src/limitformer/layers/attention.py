@@ -19,7 +19,8 @@ import numpy as np
 from ..duals import DUALS, Dual, Identity, with_mean
 from ..kernel.functional import Functional
 from ..kernel.state import Cross, Form, Marginal, Need, add, scaled
-from ..scores import elementwise, fixed, joint_features, rotary_phases, sampled
+from ..scores import drawn, elementwise, fixed, joint_features, rotary_phases, sampled
+from ..scores.factor import all_features
 from ..scores.law import Averages, Kernels
 from ..scores.weights import attend, key_count
 from .activation import Activation
@@ -47,12 +48,15 @@ class Scores(eqx.Module):
     qk_std: Any
     tied: bool = eqx.field(static=True)
     position: Any
+    heads: float = eqx.field(static=True, default=inf)
 
     @property
     def law(self) -> str:
-        """ "fixed", "elementwise" or "sampled"."""
+        """ "fixed", "drawn" (finitely many heads), "elementwise" or "sampled"."""
         if self.scale == "linear":
             return "fixed"
+        if self.heads != inf:
+            return "drawn"
         return "sampled" if self.zeta is None else "elementwise"
 
     def biases(self, queries: int, keys: int):
@@ -91,6 +95,22 @@ class Scores(eqx.Module):
         share = 1 / key_count(seen, v.shape, v.dtype) if self.per_key else None
         return elementwise.prepare(zeta, v, biases, seen, share)
 
+    def drawn_side(self, Fq, Fk, seen, ctx: Context):
+        """The side of one input for finitely many heads."""
+        Sq, Sk = Fq.shape[-2], Fk.shape[-2]
+        return drawn.prepare(
+            self.zeta,
+            Fq,
+            Fk,
+            self.qk_std,
+            key=ctx.key,
+            heads=int(self.heads),
+            seen=seen,
+            biases=self.biases(Sq, Sk),
+            phases=self.phases(Sq, Sk, Fq.dtype),
+            per_key=self.per_key,
+        )
+
     def average(self, rx, ry, k: Kernels, ntk: bool, diag: bool) -> Averages:
         """Averages over scores of the products of weights, from the two sides."""
         if self.law == "fixed":
@@ -98,6 +118,8 @@ class Scores(eqx.Module):
         dtype = k.Kq.dtype
         phases_x = self.phases(k.Kq.shape[-2], k.Kk.shape[-2], dtype)
         phases_y = self.phases(k.Kq.shape[-1], k.Kk.shape[-1], dtype)
+        if self.law == "drawn":
+            return drawn.average(rx, ry, k, phases_x, phases_y, ntk)
         if self.law == "sampled":
             return sampled.average(rx, ry, k, phases_x, phases_y, ntk)
         has_bias = isinstance(self.position, (Alibi, RelativeBias))
@@ -207,17 +229,23 @@ class Attention(Leaf):
     def scores(self) -> Scores:
         tied = self.scale == "linear" if self.tied is None else self.tied
         return Scores(
-            self.scale, zeta_of(self.weights), self.per_key, self.qk_std, tied, self.position
+            self.scale,
+            zeta_of(self.weights),
+            self.per_key,
+            self.qk_std,
+            tied,
+            self.position,
+            self.heads,
         )
 
     @property
     def random_scores(self) -> bool:
-        return self.scores.law == "sampled"
+        return self.scores.law in ("sampled", "drawn")
 
     def needs(self, out: Need) -> Need:
         own = Form.FULL if out.marginal else Form.NONE
         law = self.scores.law
-        if law in ("fixed", "sampled"):
+        if law in ("fixed", "sampled", "drawn"):
             own = Form.FULL
         elif not isinstance(self.scores.zeta, Identity):
             own = max(own, Form.DIAG)
@@ -233,7 +261,7 @@ class Attention(Leaf):
         return isinstance(self.position, Position)
 
     def marginal(self, state: Marginal, ctx: Context):
-        check_attention(self, state, ctx.path)
+        check_attention(self, state, ctx)
         scores, dtype = self.scores, state.unit.dtype
         place: Any = None
         if self._places:
@@ -270,16 +298,19 @@ class Attention(Leaf):
                     features = self.position.features(features, place)
                 features = own_features(features, state, ctx)
             S = state.facts.tokens
-            side = sampled.prepare(
-                features,
-                features,
-                self.qk_std,
-                key=ctx.key,
-                draws=ctx.draws,
-                seen=padded,
-                biases=scores.biases(S, S),
-                phases=scores.phases(S, S, dtype),
-            )
+            if scores.law == "drawn":
+                side = scores.drawn_side(features, features, padded, ctx)
+            else:
+                side = sampled.prepare(
+                    features,
+                    features,
+                    self.qk_std,
+                    key=ctx.key,
+                    draws=ctx.draws,
+                    seen=padded,
+                    biases=scores.biases(S, S),
+                    phases=scores.phases(S, S, dtype),
+                )
         record = AttentionRecord(side, place, state.mask)
         own = None
         if ctx.need.marginal:
@@ -318,6 +349,17 @@ class Attention(Leaf):
             Kyy = self.position.scores_K(Kyy, py, py)
             Kxy = self.position.scores_K(Kxy, px, py)
         return joint_features(Kxx, Kyy, Kxy)
+
+    def joint_features(self, x: Marginal, k: Cross):
+        """Features of the score kernel of all inputs together, `(n, S, n S)`."""
+        K = k.K
+        if self._places:
+            place: Any = Coordinates.of(x.facts.grid, x.mask, x.unit.shape, x.unit.dtype)
+            rows, cols = (
+                jax.tree.map(cut, place) for cut in (lambda a: a[:, None], lambda a: a[None])
+            )
+            K = self.position.scores_K(K, rows, cols)
+        return all_features(K)
 
     @property
     def pull_rank(self) -> int:
@@ -489,12 +531,12 @@ def check_all_see(mask: np.ndarray, of: str = "") -> None:
         raise ValueError(f"the pair mask{of} leaves queries {blind} without any key to see")
 
 
-def check_attention(layer, state: Marginal, path: str) -> None:
+def check_attention(layer, state: Marginal, ctx: Context) -> None:
     """Raise where attention has no tokens, or no deterministic kernel."""
-    name = path.lstrip("/")
+    name = ctx.path.lstrip("/")
     if state.facts.readout:
         raise ValueError(f"{name}: there are no tokens left to attend to (after a pool or flatten)")
-    if layer.heads != inf and layer.scale == "sqrt":
+    if layer.heads != inf and layer.scale == "sqrt" and not ctx.joint:
         raise ValueError(
             f"{name} has heads={layer.heads} at scale='sqrt': its kernel is random and the network "
             "is not a Gaussian process; use net.law(x, key=..., draws=...) for the finite-head law "

@@ -33,6 +33,7 @@ class Context:
         draws: number of score draws.
         features: score features of this side, where the pass has factored a pair's joint kernel.
         notes: in a pass without numbers, what the layer tells the engine.
+        joint: the pass draws the scores of all inputs together, so finitely many heads are allowed.
     """
 
     path: str
@@ -42,6 +43,7 @@ class Context:
     draws: int = 0
     features: Any = None
     notes: set[str] | None = None
+    joint: bool = False
 
 
 class Layer(eqx.Module):
@@ -58,6 +60,12 @@ class Layer(eqx.Module):
         from ..kernel.trace import trace
 
         return trace(self, x, y, x_mask, y_mask, **options)
+
+    def law(self, x, *, key, **options):
+        """The law of finitely many heads; see `limitformer.heads.law.law`."""
+        from ..heads.law import law
+
+        return law(self, x, key=key, **options)
 
     def plan(self, x, y=None, x_mask=None, y_mask=None, **options):
         """Work, memory and draws before the work; see `limitformer.kernel.plan.plan`."""
@@ -138,6 +146,10 @@ class Leaf(Layer):
 
     def pair_features(self, x, y, k) -> tuple[Any, Any]:
         """Score features of a list of pairs, for layers with random scores."""
+        raise NotImplementedError
+
+    def joint_features(self, x, k) -> Any:
+        """Score features of all inputs together, for layers with random scores."""
         raise NotImplementedError
 
     def work(self, S1: int, S2: int, out: Need, draws: int) -> Work:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from ..duals import Identity
 from ..kernel.state import Cross, Form, Marginal, Need
 from ..scores import joint_features, sampled
+from ..scores.factor import all_features
 from ..scores.law import Kernels
 from .attention import (
     AttentionRecord,
@@ -82,15 +83,17 @@ class CrossAttention(Leaf):
     @property
     def scores(self) -> Scores:
         tied = self.scale == "linear" if self.tied is None else self.tied
-        return Scores(self.scale, zeta_of(self.weights), self.per_key, self.qk_std, tied, None)
+        return Scores(
+            self.scale, zeta_of(self.weights), self.per_key, self.qk_std, tied, None, self.heads
+        )
 
     @property
     def random_scores(self) -> bool:
-        return self.scores.law == "sampled"
+        return self.scores.law in ("sampled", "drawn")
 
     def needs(self, out: Need) -> Need:
         own = Form.FULL if out.marginal else Form.NONE
-        if self.scores.law == "sampled":
+        if self.scores.law in ("sampled", "drawn"):
             own = Form.FULL
         elif self.scores.law == "elementwise" and not isinstance(self.scores.zeta, Identity):
             own = max(own, Form.DIAG)
@@ -98,8 +101,8 @@ class CrossAttention(Leaf):
 
     def marginal(self, state, ctx: Context):
         x, c = _two(state, ctx.path)
-        check_attention(self, x, ctx.path)
-        check_attention(self, c, ctx.path)
+        check_attention(self, x, ctx)
+        check_attention(self, c, ctx)
         scores = self.scores
         seen = pairs_of(x.mask, c.mask)
         if scores.law == "fixed":
@@ -110,16 +113,19 @@ class CrossAttention(Leaf):
             side = scores.elementwise_side(vx, vc, seen)
         else:
             Fq, Fk = ctx.features or (own_features(s.F, s, ctx) for s in (x, c))
-            side = sampled.prepare(
-                Fq,
-                Fk,
-                self.qk_std,
-                key=ctx.key,
-                draws=ctx.draws,
-                seen=seen,
-                biases=None,
-                phases=None,
-            )
+            if scores.law == "drawn":
+                side = scores.drawn_side(Fq, Fk, seen, ctx)
+            else:
+                side = sampled.prepare(
+                    Fq,
+                    Fk,
+                    self.qk_std,
+                    key=ctx.key,
+                    draws=ctx.draws,
+                    seen=seen,
+                    biases=None,
+                    phases=None,
+                )
         record = AttentionRecord(side, None, x.mask)
         own = None
         if ctx.need.marginal:
@@ -143,6 +149,10 @@ class CrossAttention(Leaf):
         queries = joint_features(x[0].K, y[0].K, k[0].K)
         keys = joint_features(x[1].K, y[1].K, k[1].K)
         return (queries[0], keys[0]), (queries[1], keys[1])
+
+    def joint_features(self, x, k):
+        """Features of queries and keys of all inputs together."""
+        return all_features(k[0].K), all_features(k[1].K)
 
     def init(self, key, acts, ctx):
         query, context = acts

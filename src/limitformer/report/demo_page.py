@@ -357,13 +357,14 @@ def _doubt(demo: Demo) -> html.Markup:
                 html.figure(
                     ridge,
                     "One eigendecomposition gives every ridge: leave-one-out error (left axis) and "
-                    "log evidence at the best amplitude (right). The circle is the ridge that was used.",
+                    "log evidence at the best amplitude (right). The circle is the ridge that was "
+                    "used.",
                 ),
                 html.figure(
                     sure,
-                    "Held-out digits grouped by confidence: the part that is right, with its standard "
-                    "error. Larger points are more digits. On the line, confidence means what it "
-                    "says.",
+                    "Held-out digits grouped by confidence: the part that is right, with its "
+                    "standard error. Larger points are more digits. On the line, confidence means "
+                    "what it says.",
                 ),
             ],
             330,

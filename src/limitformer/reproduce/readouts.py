@@ -157,12 +157,10 @@ class Readouts(Leaf):
         grid, left, right = rx.grid, rx.sides, ry.sides
         groups: dict[Any, tuple] = {}  # by what is multiplied from both sides: shared weights once
         for r, x, y in zip(self.readouts, left, right, strict=True):
-            groups.setdefault(_group(r), (r, x, y))
-        reads = {
-            group: _sandwich(_factor(r, x, grid, k.K.dtype), _factor(r, y, grid, k.K.dtype), k)
-            for group, (r, x, y) in groups.items()
-            if group is not None
-        }
+            if _group(r) is not None:
+                sides = tuple(_factor(r, side, grid, k.K.dtype) for side in (x, y))
+                groups.setdefault(_group(r), sides)
+        reads = _sandwiches(groups, k)
         diagonals = k.reduced(Form.DIAG)
         return tuple(
             _read(r, x, y, reads.get(_group(r)), diagonals, grid, ctx.ntk)
@@ -186,21 +184,35 @@ def _factor(readout: Readout, side: Side, grid, dtype):
     return side.V
 
 
-def _sandwich(Vx, Vy, k: Cross):
-    """V(x)^T K V(y) and the same of T, summed in float64; K and T themselves if V is None."""
-    if Vx is None:
-        return k.K, k.T
+def _sandwiches(groups: dict[Any, tuple], k: Cross) -> dict[Any, tuple]:
+    """V(x)^T K V(y) and the same of T for every group, summed in float64; K, T if V is None.
 
-    def between(K) -> Any:
-        if K is None:
+    The left products of all groups are one product, so that K is read once.
+    """
+    found: dict[Any, tuple] = {g: (k.K, k.T) for g, (Vx, _) in groups.items() if Vx is None}
+    thin = {g: sides for g, sides in groups.items() if g not in found}
+    if not thin:
+        return found
+    lead, S1 = k.K.shape[:-2], k.K.shape[-2]
+    head = (max(Vx.shape[0] for Vx, _ in thin.values()), 1)  # weights that all inputs share: 1
+    stacked = jnp.concatenate(
+        [jnp.broadcast_to(Vx, (*head, *Vx.shape[-2:])) for Vx, _ in thin.values()], axis=-1
+    )
+    rows = jnp.broadcast_to(jnp.swapaxes(stacked, -1, -2), (*lead, stacked.shape[-1], S1))
+    ends = np.cumsum([Vx.shape[-1] for Vx, _ in thin.values()])[:-1]
+
+    def left(K) -> list[Any]:
+        return [None] * len(thin) if K is None else jnp.split(jnp.matmul(rows, K), ends, axis=-2)
+
+    def right(part, Vy) -> Any:
+        if part is None:
             return None
-        lead, rank = K.shape[:-2], Vx.shape[-1]
-        V = jnp.broadcast_to(jnp.swapaxes(Vx, -1, -2), (*lead, rank, K.shape[-2]))
-        left = jnp.matmul(V, K).astype(jnp.float64)
-        W = jnp.broadcast_to(Vy, (*lead, *Vy.shape[-2:])).astype(jnp.float64)
-        return jnp.matmul(left, W)
+        W = jnp.broadcast_to(Vy, (*lead, *Vy.shape[-2:]))
+        return jnp.matmul(part.astype(jnp.float64), W.astype(jnp.float64))
 
-    return between(k.K), between(k.T)
+    for (g, (_, Vy)), K, T in zip(thin.items(), left(k.K), left(k.T), strict=True):
+        found[g] = (right(K, Vy), right(T, Vy))
+    return found
 
 
 def _read(readout: Readout, x: Side, y: Side, reads, diagonals: Cross, grid, ntk: bool) -> Cross:
@@ -287,7 +299,7 @@ def _orthonormal(Y):
     """An orthonormal basis of the columns, `(n, S, r)`; columns that add nothing become zero.
 
     Gram-Schmidt, each column twice, in place of jnp.linalg.qr: several of LAPACK's calls in one
-    compiled function on CPU have been seen to wait for each other for ever (JAX 0.11, two cores).
+    compiled function on CPU have been seen to wait for each other for ever (JAX 0.10.2, two cores).
     """
     rank = Y.shape[-1]
 

@@ -177,7 +177,7 @@ def _plan(network, sx, sy, symmetric, readouts, dtype, block, memory) -> tuple[B
     budget = memory_budget(memory)
     together = max(1, min(budget // 2, _TARGET.get(backend, 2**30)) // pair)
     tile = max(2, min(math.isqrt(together), max(n, m)))
-    record = dtype.itemsize * readouts * S1 * min(S1, 256)
+    record = dtype.itemsize * readouts * S1 * min(S1, 96)
     held = budget // 4 // record
     tiles = max(1, min(-(-(block or max(n, m)) // tile), held // tile))
     several = min(_CHUNK.get(backend, 1), tiles)

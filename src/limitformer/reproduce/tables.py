@@ -131,6 +131,7 @@ class Reproduction:
         align = [":--" if i == 0 else "--:" for i in range(len(head))]
         rows = ["| " + " | ".join(cells) + " |" for cells in (head, align, *lines)]
         settings = [f"- {name}: {value}" for name, value in self.settings.items()]
+        settings.append(f"- validation points in this table: {self.rows[0].n if self.rows else 0}")
         notes = [f"- {note}" for note in self.notes]
         parts = [f"# {self.title}", "\n".join(rows), _EXPLANATION[self.compared]]
         parts += ["## Run", "\n".join([*settings, f"- time: {self.seconds:.0f} s"])]

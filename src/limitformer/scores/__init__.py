@@ -1,4 +1,4 @@
-"""The law of softmax attention scores at scale "sqrt" (theory 2.2, 2.3), by orthogonal draws."""
+"""The law of attention scores: fixed, averaged over, or drawn (theory 2 and 3)."""
 
 from .factor import (
     factor_residual,

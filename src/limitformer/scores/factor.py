@@ -113,6 +113,13 @@ def joint_features(
     return L[..., 0::2, :][..., : Kxx.shape[-1], :], L[..., 1::2, :][..., : Kyy.shape[-1], :]
 
 
+def all_features(K: Float[Array, "n n s s"]) -> Float[Array, "n s m"]:
+    """Features of n inputs from their joint token kernel, F_i F_j^T = K_ij; m = n s."""
+    n, _, s, _ = K.shape
+    L = semidefinite_cholesky(jnp.swapaxes(K, 1, 2).reshape(n * s, n * s))
+    return L.reshape(n, s, n * s)
+
+
 def landmark_features(
     KxU: Float[Array, "*#batch s u"], KUU_factor: Float[Array, "*#batch u u"]
 ) -> Float[Array, "*batch s u"]:

@@ -26,7 +26,7 @@ def default_network(kind: str, shape: tuple[int, ...] | None = None) -> Layer:
     - image: convolutions, an average pool in their middle, the mean over positions. Images of more
       than 8 x 8 pixels start with patches, at most 8 a side.
 
-    All have ReLU. Attention was tried on every kind and did not win on small data.
+    All have ReLU. Attention at scale "linear" was level or behind on the small sets measured.
 
     Args:
         kind: "table", "columns", "sequence", "ids" or "image".

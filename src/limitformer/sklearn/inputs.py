@@ -45,6 +45,8 @@ class Reading:
         """Inputs standardised; padding is zero."""
         if self.scaler is None:
             return values
+        if mask is not None:  # whatever stands in the padding is not looked at
+            values = np.where(mask[..., None], values, np.zeros((), values.dtype))
         by_column = _by_column(values, self.kind)
         result = self.scaler.transform(by_column.reshape(-1, by_column.shape[-1]))
         result = np.asarray(result).reshape(values.shape)
@@ -127,14 +129,8 @@ def read(
 
 
 def _table(estimator, X, reshape, embeds: bool, least: int, reset: bool):
-    X = validate_data(
-        estimator,
-        X,
-        reset=reset,
-        dtype=None if embeds else [np.float64, np.float32],
-        ensure_min_samples=least,
-    )
-    assert isinstance(X, np.ndarray)
+    dtype = None if embeds else [np.float64, np.float32]
+    X = np.asarray(validate_data(estimator, X, reset=reset, dtype=dtype, ensure_min_samples=least))
     if embeds:
         if reshape is not None:
             raise ValueError(f"reshape={reshape!r} does not go with a network of token ids")
