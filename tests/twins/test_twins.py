@@ -314,13 +314,11 @@ CASES = list(_cases())
 
 # A few cases in `make test`; the others, with the same demands, in `make slow`.
 DEFAULT = {
-    "cross linear",
     "flatten",
     "layernorm act",
     "linear softmax",
     "residual raw",
     "softmax",
-    "sqrt identity",
     "two pre-LN softmax blocks",
 }
 

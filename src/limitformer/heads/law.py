@@ -135,7 +135,7 @@ class Law:
         log = -0.5 * np.sum(z * z, axis=1)
         log -= np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)[:, None]
         log -= 0.5 * len(index) * math.log(2 * math.pi)
-        top = logsumexp(log, axis=0) - math.log(len(K))
+        top = np.asarray(logsumexp(log, axis=0)) - math.log(len(K))
         sem = np.exp(log - top).std(axis=0, ddof=1) / math.sqrt(len(K)) * np.exp(top)
         return Estimate(np.exp(top), sem)
 
@@ -175,7 +175,7 @@ class Law:
 
 
 def law(
-    net: Layer,
+    net: Any,
     x,
     *,
     key,
@@ -241,6 +241,7 @@ def law(
             parts.append(tuple(None if v is None else np.asarray(v)[:kept] for v in found))
             if report is not None:
                 report(min(start + size, draws), draws)
+    K: Any
     K, T = (None if v[0] is None else np.concatenate(v) for v in zip(*parts, strict=True))
     return Law(K, T if "ntk" in kinds else None)
 

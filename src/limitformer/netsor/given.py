@@ -10,6 +10,7 @@ have their law given the earlier ones also if layers share A and B.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import jax
@@ -75,15 +76,28 @@ class Given:
         key: randomness of the scores.
         replicate: which repetition of the quadrature rules to use.
         points: of the Sobol sequences.
+        extra: how many normals to draw besides, for the coordinates of vectors.
     """
 
-    def __init__(self, program: Program, key, replicate, points: int):
-        self.program, self.key, self.replicate, self.points = program, key, replicate, points
+    def __init__(self, program: Program, key, replicate, points: int, extra: int = 0):
+        self.program, self.replicate, self.points = program, replicate, points
         self.level = levels(program)
+        self.pairs = _score_pairs(program, self.level)
+        # one call for all normals of a draw, because every call is compiled anew
+        sizes = [len(a) * len(b) for _, (a, b) in self.pairs.values()]
+        ends = list(itertools.accumulate([extra, *sizes]))
+        z = jax.random.normal(key, (ends[-1],), jnp.float64)
+        self.extra = z[:extra]
+        self.normals = {
+            pair: z[start:end].reshape(len(a), len(b))
+            for (pair, (_, (a, b))), (start, end) in zip(
+                self.pairs.items(), itertools.pairwise(ends), strict=True
+            )
+        }
         self.used_rule = False
         self.numbers = 1  # that the largest expectation holds at once
         self._second: dict[tuple, jax.Array] = {}
-        self._scores: dict[tuple, dict[int, jax.Array]] = {}
+        self._scores: dict[tuple, tuple[jax.Array, dict[int, int]]] = {}
         self._moments: dict[int, jax.Array] = {}
 
     # Scores and moments
@@ -92,46 +106,39 @@ class Given:
         """Values of scores and moments, `(k,)`."""
         if not nodes:
             return jnp.zeros(0)
-        return jnp.stack([self.scalar(node) for node in nodes])
+        tables = [self._table(node) for node in nodes]
+        if all(table[0] is tables[0][0] for table in tables):  # one gather
+            return tables[0][0][jnp.asarray([place for _, place in tables])]
+        return jnp.stack([table[place] for table, place in tables])
 
-    def scalar(self, node: Scalar) -> jax.Array:
+    def _table(self, node: Scalar) -> tuple[jax.Array, int]:
+        """An array that holds the value of a score or moment, and where."""
         if isinstance(node, Score):
-            pair = tuple(sorted((node.left.matrix.index, node.right.matrix.index)))  # pyright: ignore
+            pair = _pair(node)
             level = self.level[node.index]
             if (pair, level) not in self._scores:
                 self._scores[pair, level] = self._draw(pair, level)
-            return self._scores[pair, level][node.index]
+            p, place = self._scores[pair, level]
+            return p, place[node.index]
         if node.index not in self._moments:
             shape = Shape([node])
             f = shape.forms[0]
             S = self.second(shape.leaves, shape.leaves)
             self._moments[node.index] = self._expect(
                 lambda u, s, z: evaluate(f, u, s), S[None], self.scalars(shape.scalars)[None]
-            )[0]
-        return self._moments[node.index]
+            )
+        return self._moments[node.index], 0
 
-    def _draw(self, pair: tuple[int, int], level: int) -> dict[int, jax.Array]:
-        """All scores of two matrices at one level."""
-        sides: tuple[list, list] = ([], [])
-        wanted: list[tuple[int, MatMul, MatMul]] = []
-        for node in self.program.nodes:
-            if isinstance(node, Score):
-                a, b = sorted((node.left, node.right), key=lambda v: v.matrix.index)  # pyright: ignore
-                if (a.matrix.index, b.matrix.index) == pair:  # pyright: ignore
-                    wanted.append((node.index, a, b))  # pyright: ignore
-                    for side, v in zip(sides, (a, b), strict=True):
-                        if v not in side:
-                            side.append(v)
-        for side in sides:
-            side.sort(key=lambda v: (self.level[v.index], v.index))
-        pair_key = jax.random.fold_in(jax.random.fold_in(self.key, pair[0]), pair[1])
-        N = jax.random.normal(pair_key, tuple(map(len, sides)), jnp.float64)
+    def _draw(self, pair: tuple, level: int) -> tuple[jax.Array, dict[int, int]]:
+        """All scores of two matrices at one level, and where each is."""
+        wanted, sides = self.pairs[pair]
+        N = self.normals[pair]
         known = [tuple(v for v in side if self.level[v.index] < level) for side in sides]
         LA, LB = (semidefinite_cholesky(self.second(side, side)) for side in known)
         p = _matmul(_matmul(LA, N[: len(LA), : len(LB)]), LB.T)
         place = [{v.index: i for i, v in enumerate(side)} for side in known]
-        return {
-            i: p[place[0][a.index], place[1][b.index]]
+        return p.reshape(-1), {
+            i: place[0][a.index] * len(known[1]) + place[1][b.index]
             for i, a, b in wanted
             if self.level[i] == level
         }
@@ -170,12 +177,20 @@ class Given:
                 inner.setdefault(u.index, u)
         place = {index: i for i, index in enumerate(inner)}
         C = jnp.zeros((len(X), len(inner)))
+        alike: dict[tuple, list[int]] = {}
         for row, v in enumerate(X):
             if isinstance(v, Mix):
-                c = v.fn(*[self.scalar(s) for s in v.scores]).astype(C.dtype)
-                C = C.at[row, jnp.asarray([place[u.index] for u in v.inputs])].add(c)
+                alike.setdefault((v.fn, len(v.inputs), len(v.scores)), []).append(row)
             else:
                 C = C.at[row, place[v.index]].set(1.0)
+        for (fn, _, count), rows in alike.items():
+            if count:
+                s = self.scalars([s for r in rows for s in X[r].scores]).reshape(len(rows), count)
+                c = jax.vmap(lambda row, fn=fn: fn(*row))(s)
+            else:
+                c = fn()
+            columns = jnp.asarray([[place[u.index] for u in X[r].inputs] for r in rows])
+            C = C.at[jnp.asarray(rows)[:, None], columns].add(c.astype(C.dtype))
         return tuple(inner.values()), C
 
     def _block(self, kx, ky, x, y) -> jax.Array | None:
@@ -250,7 +265,8 @@ class Given:
         place = {index: i for i, index in enumerate(leaves)}
         S = self.second(tuple(leaves.values()), tuple(leaves.values()))
         index = jnp.asarray([[place[v.index] for v in shape.leaves] for shape in shapes])
-        scalars = jnp.stack([self.scalars(shape.scalars) for shape in shapes])
+        scalars = self.scalars([s for shape in shapes for s in shape.scalars])
+        scalars = scalars.reshape(len(shapes), -1)
         return S[index[:, :, None], index[:, None, :]], scalars
 
     def _expect(self, fn: Callable, S, scalars) -> jax.Array:
@@ -264,6 +280,29 @@ class Given:
             return jnp.sum(w * fn(_matmul(L, z.T), s, z.T), axis=-1)
 
         return jax.vmap(one)(semidefinite_cholesky(S), scalars)
+
+
+def _pair(node: Score) -> tuple[int, int]:
+    """The two matrices of a score, the first made first: (A x).(B y) = (B y).(A x)."""
+    a, b = sorted((node.left.matrix.index, node.right.matrix.index))  # pyright: ignore
+    return a, b
+
+
+def _score_pairs(program: Program, level: list[int]) -> dict[tuple[int, int], tuple]:
+    """By matrices: the scores as (index, vector of A, vector of B), and the vectors of A, of B.
+
+    Vectors are in order of their level, so that what earlier scores need comes first.
+    """
+    found: dict[tuple[int, int], list] = {}
+    for node in program.nodes:
+        if isinstance(node, Score):
+            a, b = sorted((node.left, node.right), key=lambda v: v.matrix.index)  # pyright: ignore
+            found.setdefault(_pair(node), []).append((node.index, a, b))
+    order = lambda v: (level[v.index], v.index)  # noqa: E731
+    return {
+        pair: (items, tuple(sorted({v[side] for v in items}, key=order) for side in (1, 2)))
+        for pair, items in found.items()
+    }
 
 
 def _groups(X) -> dict[tuple, list[int]]:

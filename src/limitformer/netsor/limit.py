@@ -89,7 +89,7 @@ class Limit:
         Its distribution over scores is `sample(m)`.
         """
         self._check((m,), Moment)
-        return self._mean(lambda given: given.scalar(m), (m,), key, draws)
+        return self._mean(lambda given: given.scalars((m,))[0], (m,), key, draws)
 
     def sample(self, *nodes: Node, key, draws: int, coordinates: int = 1):
         """Joint samples of any vectors, scores and moments.
@@ -109,16 +109,15 @@ class Limit:
             found: list = []
             if shape.forms:
                 L = semidefinite_cholesky(given.second(shape.leaves, shape.leaves))
-                normals = jax.random.fold_in(given.key, len(self.program.matrices))
-                u = L @ jax.random.normal(normals, (len(L), coordinates), L.dtype)
+                u = L @ given.extra.reshape(len(L), coordinates)
                 s = given.scalars(shape.scalars)
                 found = [evaluate(form, u, s) for form in shape.forms]
             return tuple(
-                found.pop(0) if isinstance(v, Vector) else given.scalar(v)  # pyright: ignore
+                found.pop(0) if isinstance(v, Vector) else given.scalars((v,))[0]  # pyright: ignore
                 for v in nodes
             )
 
-        values = self._draws(one, key, draws)
+        values = self._draws(one, key, draws, len(shape.leaves) * coordinates)
         return values[0] if len(nodes) == 1 else values
 
     def _check(self, nodes, kind: type) -> None:
@@ -127,15 +126,15 @@ class Limit:
         for node in nodes:
             self.program._own(node, kind)
 
-    def _given(self, key, replicate) -> Given:
-        return Given(self.program, key, replicate, self.points)
+    def _given(self, key, replicate, extra: int = 0) -> Given:
+        return Given(self.program, key, replicate, self.points, extra)
 
-    def _uses(self, fn: Callable, key) -> Given:
+    def _uses(self, fn: Callable, key, extra: int = 0) -> Given:
         """What a computation of one draw would use; nothing is computed."""
         kept: list[Given] = []
 
         def look(key):
-            kept.append(self._given(key, 0))
+            kept.append(self._given(key, 0, extra))
             return fn(kept[0])
 
         jax.eval_shape(look, key)
@@ -166,27 +165,34 @@ class Limit:
         sem = values.std(axis=0, ddof=1) / math.sqrt(REPLICATES)
         return Estimate(values.mean(axis=0), sem)
 
-    def _draws(self, fn: Callable, key, draws: int):
+    def _draws(self, fn: Callable, key, draws: int, extra: int = 0):
         """fn of one draw, for every draw; replicates of the rules take turns."""
         if key is None:
             raise ValueError("key is required: scores are random also in the limit")
         if draws < 1:
             raise ValueError(f"draws={draws}; use at least 1")
         with jax.enable_x64(True):
-            uses = self._uses(fn, key)
+            uses = self._uses(fn, key, extra)
             turns = REPLICATES if uses.used_rule else 1
             rows = -(-draws // turns)
             numbers = turns * (uses.numbers + len(self.program.nodes) ** 2)
             batch = max(1, min(rows, _NUMBERS_AT_ONCE // numbers))
 
-            def row(index):
-                one = lambda d, r: fn(self._given(jax.random.fold_in(key, d), r))  # noqa: E731
-                return jax.vmap(one)(index, jnp.arange(turns))
+            @jax.jit
+            def part(first):
+                # replicates outside, so that what does not depend on scores is computed once each
+                index = first + jnp.arange(batch * turns, dtype=jnp.uint32).reshape(batch, turns)
+                one = lambda d, r: fn(self._given(jax.random.fold_in(key, d), r, extra))  # noqa: E731
+                each = jax.vmap(jax.vmap(one, (0, None)), (1, 0), 1)
+                return each(index, jnp.arange(turns))
 
-            index = jnp.arange(rows * turns, dtype=jnp.uint32).reshape(rows, turns)
-            found = jax.jit(lambda i: jax.lax.map(row, i, batch_size=batch))(index)
+            step = batch * turns
+            parts = [part(jnp.uint32(start)) for start in range(0, draws, step)]
             return jax.tree.map(
-                lambda v: np.asarray(v.reshape(rows * turns, *v.shape[2:])[:draws]), found
+                lambda *v: np.concatenate([np.asarray(u).reshape(step, *u.shape[2:]) for u in v])[
+                    :draws
+                ],
+                *parts,
             )
 
 

@@ -69,7 +69,10 @@ def average(x: Heads, y: Heads, k: Kernels, phases_x, phases_y, ntk: bool) -> Av
     if not ntk:
         return Averages(value_sum(x.A, y.A, k.Kv, chunk=chunk))
     if x.slope is None:
-        same = lambda K: None if K is None else jnp.broadcast_to(K, k.Kv.shape)  # noqa: E731
+
+        def same(K) -> Any:
+            return None if K is None else jnp.broadcast_to(K, k.Kv.shape)
+
         sums = ntk_sum(
             x.A, y.A, k.Kv, k.Tv, same(k.Kk), same(k.Tk), phases_x, phases_y, chunk=chunk
         )
