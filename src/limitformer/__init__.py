@@ -1,123 +1,41 @@
 """limitformer: the limits of transformers.
 
-Describe a network once; read it as a Gaussian process or its training limit (`net.kernel`), and as
-a finite network (`net.twin`).
+Describe a network once; read it as a Gaussian process or its training limit (`net.kernel`,
+`lf.condition`), as the law of finitely many heads (`net.law`) or as a finite network (`net.twin`).
+
+Names are imported when they are first used; `__init__.pyi` says where they are.
 """
 
-from . import data, duals, empirical, files, gp, interop
-from .files import load
-from .gp import (
-    Posterior,
-    Prediction,
-    classify,
-    condition,
-    learn,
-    load_posterior,
-    relative,
-    ridge_path,
-    spectrum,
-)
-from .kernel.gram import Kernel
-from .layers.activation import Activation
-from .layers.attention import Attention, inf
-from .layers.base import Layer
-from .layers.combine import Parallel, Repeat, Residual, Serial, Sum
-from .layers.conv import AvgPool, Conv
-from .layers.cross_attention import CrossAttention
-from .layers.dense import Dense
-from .layers.dropout import Dropout
-from .layers.embed import ClassToken, Embed
-from .layers.named import (
-    Abs,
-    Cos,
-    Elu,
-    Erf,
-    Gaussian,
-    Gelu,
-    GeluTanh,
-    LeakyRelu,
-    Polynomial,
-    Relu,
-    Sigmoid,
-    Sign,
-    Silu,
-    Sin,
-    Softplus,
-    Tanh,
-)
-from .layers.norm import LayerNorm, RMSNorm
-from .layers.pool import FirstToken, Flatten, LastToken, MeanPool, SumPool
-from .layers.position import Alibi, OneHot, Position, RelativeBias, Rotary, SquaredExponential
-from .layers.residual_attention import ResidualAttention
-from .layers.transformer import Block, Transformer, VisionTransformer
+import ast
+import importlib
+import pkgutil
+from typing import Any
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Abs",
-    "Activation",
-    "Alibi",
-    "Attention",
-    "AvgPool",
-    "Block",
-    "ClassToken",
-    "Conv",
-    "Cos",
-    "CrossAttention",
-    "Dense",
-    "Dropout",
-    "Elu",
-    "Embed",
-    "Erf",
-    "FirstToken",
-    "Flatten",
-    "Gaussian",
-    "Gelu",
-    "GeluTanh",
-    "Kernel",
-    "LastToken",
-    "Layer",
-    "LayerNorm",
-    "LeakyRelu",
-    "MeanPool",
-    "OneHot",
-    "Parallel",
-    "Polynomial",
-    "Position",
-    "Posterior",
-    "Prediction",
-    "RMSNorm",
-    "RelativeBias",
-    "Relu",
-    "Repeat",
-    "Residual",
-    "ResidualAttention",
-    "Rotary",
-    "Serial",
-    "Sigmoid",
-    "Sign",
-    "Silu",
-    "Sin",
-    "Softplus",
-    "SquaredExponential",
-    "Sum",
-    "SumPool",
-    "Tanh",
-    "Transformer",
-    "VisionTransformer",
-    "classify",
-    "condition",
-    "data",
-    "duals",
-    "empirical",
-    "files",
-    "gp",
-    "inf",
-    "interop",
-    "learn",
-    "load",
-    "load_posterior",
-    "relative",
-    "ridge_path",
-    "spectrum",
-]
+
+def _places() -> dict[str, str]:
+    """Public names and the modules that they come from."""
+    stub = ast.parse(pkgutil.get_data(__name__, "__init__.pyi") or b"")
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: node.module or "" for node in imports for alias in node.names}
+
+
+_PLACES = _places()
+__all__ = sorted(_PLACES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'limitformer' has no attribute {name!r}")
+    place = _PLACES[name]
+    if place:
+        value = getattr(importlib.import_module(f".{place}", __name__), name)
+    else:
+        value = importlib.import_module(f".{name}", __name__)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

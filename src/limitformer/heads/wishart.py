@@ -1,0 +1,220 @@
+"""One attention layer of width n, drawn exactly at a cost that does not depend on n.
+
+Tokens are Gaussian vectors X = (x_1, ..., x_S) in n dimensions with covariance C over tokens. Only
+inner products matter, and those of Gaussian vectors are Wishart. With T(d) T(d)^T ~ Wishart(I_S, d)
+from Bartlett's factor (chi variables on the diagonal, normals below), all factors independent, d
+the width of a head, N iid normal:
+
+    X^T X / n          = L L^T,       L = chol(C) T(n) / sqrt(n)
+    G = Q^T K / sqrt d = s_QK L T_Q(d) N L^T / sqrt d            a head's scores, since given Q
+                         the product Z_Q^T Z_K of normal matrices is T_Q N
+    V^T V / d          = s_V^2 L T_V(d) T_V(d)^T L^T / d         its values
+    K' = (s_OV^2 / H) sum_h A_h L (T_V T_V^T / d) L^T A_h^T      A_h = zeta(G_h)
+
+and given K' the n coordinates of the outputs are iid N(0, K'), so that (1/n) Y^T Y is Wishart(K',
+n) / n: it can be the L L^T of a next layer. As n -> inf every T T^T / n -> I and K' is the
+conditional kernel of theory 3.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..scores.factor import semidefinite_cholesky
+
+_NUMBERS_AT_ONCE = 2**22
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FiniteWidth:
+    """Draws of one attention layer of width n.
+
+    Attributes:
+        scores: G, `(runs, heads, S, S)`.
+        kernel: K', the covariance of a coordinate over tokens given everything but W_O.
+        outputs: y, `(runs, S, coordinates)`.
+        second_moment: (1/n) Y^T Y over all n coordinates, `(runs, S, S)`, which the kept
+            `outputs` are part of.
+    """
+
+    n: int
+    scores: Float[np.ndarray, "runs heads S S"]
+    kernel: Float[np.ndarray, "runs S S"]
+    outputs: Float[np.ndarray, "runs S coordinates"]
+    second_moment: Float[np.ndarray, "runs S S"]
+
+
+def bartlett(key: PRNGKeyArray, d: int, S: int, dtype: Any = jnp.float64) -> Float[Array, "S r"]:
+    """Lower trapezoidal T with T T^T ~ Wishart(I_S, d), r = min(d, S).
+
+    T_ii^2 ~ chi^2 with d - i degrees of freedom (i = 0, 1, ...), T_ij ~ N(0, 1) for i > j.
+
+    Reference:
+        Bartlett 1933, Proc. R. Soc. Edinburgh 53.
+
+    Example:
+        >>> with jax.enable_x64(True):
+        ...     T = bartlett(jax.random.key(0), 2, 3)
+        >>> T.shape, float(T[0, 1])
+        ((3, 2), 0.0)
+    """
+    return _bartletts(key, d, S, 1, dtype)[0]
+
+
+def _bartletts(key, d: int, S: int, count: int, dtype) -> Float[Array, "count S r"]:
+    """Several factors at once."""
+    r = min(d, S)
+    kc, kn = jax.random.split(key)
+    diagonal = _chi(kc, np.broadcast_to(d - np.arange(r), (count, r)), dtype)
+    T = jnp.tril(jax.random.normal(kn, (count, S, r), dtype), -1)
+    return T.at[:, jnp.arange(r), jnp.arange(r)].set(diagonal)
+
+
+def _chi(key, freedom: np.ndarray, dtype) -> Array:
+    """Chi variables by rejection, the whole array at once: `jax.random.gamma` is ten times slower.
+
+    Reference:
+        Marsaglia, Tsang 2000, ACM Trans. Math. Software 26 (acceptance above .95).
+    """
+    # gamma(a) = gamma(a + 1) U^{1/a}: the rejection needs a >= 1
+    a = freedom / 2
+    small = a < 1
+    b = jnp.asarray(np.where(small, a + 1, a) - 1 / 3, dtype)
+    c = jnp.asarray(1 / np.sqrt(9 * np.where(small, a + 1, a) - 3), dtype)
+
+    def propose(state):
+        i, done, g = state
+        kx, ku = jax.random.split(jax.random.fold_in(key, i))
+        x = jax.random.normal(kx, a.shape, dtype)
+        u = jax.random.uniform(ku, a.shape, dtype)
+        v = (1 + c * x) ** 3
+        log_v = jnp.log(jnp.where(v > 0, v, 1))
+        good = (v > 0) & (jnp.log1p(-u) < 0.5 * x * x + b - b * v + b * log_v)
+        return i + 1, done | good, jnp.where(done, g, b * v)
+
+    start = (jnp.uint32(0), jnp.zeros(a.shape, bool), jnp.zeros(a.shape, dtype))
+    g = jax.lax.while_loop(lambda state: ~jnp.all(state[1]), propose, start)[2]
+    if small.any():
+        u = jax.random.uniform(jax.random.fold_in(key, 2**32 - 1), a.shape, dtype)
+        g = jnp.where(small, g * (1 - u) ** jnp.asarray(1 / a, dtype), g)
+    return jnp.sqrt(2 * g)
+
+
+def layer(
+    key: PRNGKeyArray,
+    L: Float[Array, "S r"],
+    d: int,
+    heads: int,
+    qk_std: float = 1.0,
+    ov_std: float = 1.0,
+    weights: Callable = jax.nn.softmax,
+) -> tuple[Float[Array, "heads S S"], Float[Array, "S S"]]:
+    """Scores G_h and conditional kernel K' of one layer whose tokens have X^T X / n = L L^T.
+
+    Args:
+        d: width of a head.
+        weights: zeta, on scores `(heads, S, S)`, along the last axis.
+    """
+    S = L.shape[0]
+    kt, kn = jax.random.split(key)
+    T = _bartletts(kt, d, L.shape[1], 2 * heads, L.dtype) / np.sqrt(d)
+    TQ, TV = T[:heads], T[heads:]
+    N = jax.random.normal(kn, (heads, TQ.shape[-1], L.shape[1]), L.dtype)
+    G = jnp.asarray(qk_std, L.dtype) * (L @ TQ @ N @ L.T)
+    M = weights(G) @ (L @ TV)  # (heads, S, r)
+    M = jnp.moveaxis(M, 0, 1).reshape(S, -1)
+    return G, M @ M.T * (jnp.asarray(ov_std, L.dtype) ** 2 / heads)
+
+
+def finite_width(
+    C: Any,
+    n: int,
+    *,
+    heads: int,
+    key: PRNGKeyArray,
+    runs: int,
+    head_width: int | None = None,
+    qk_std: float = 1.0,
+    ov_std: float = 1.0,
+    weights: Callable = jax.nn.softmax,
+    coordinates: int = 1,
+    fixed: bool = False,
+) -> FiniteWidth:
+    """Exact draws of a multi-head attention layer of width n on Gaussian tokens, S^3 work a head.
+
+        y = H^{-1/2} sum_h W_O zeta(G) V,    G = Q K^T / sqrt(head width),   scale "sqrt"
+
+    Args:
+        C: `(S, S)` covariance over tokens of one coordinate of the inputs, x = W h for example.
+        n: width of the inputs and outputs; 10^6 costs what 10 costs.
+        key: randomness; run r depends on the key and r alone.
+        head_width: of queries, keys and values; None for n.
+        qk_std, ov_std: s_QK and s_OV.
+        weights: zeta, elementwise or along the last axis.
+        coordinates: of each output to draw.
+        fixed: the inputs are not random, and C is their Gram matrix X^T X / n.
+
+    Raises:
+        ValueError: a C that is not a symmetric positive semidefinite matrix; n, heads, head_width,
+            runs or coordinates that are not positive integers; more coordinates than n.
+
+    Example:
+        >>> found = finite_width(np.eye(4), 10**6, heads=2, key=jax.random.key(0), runs=100)
+        >>> found.scores.shape, found.outputs.shape
+        ((100, 2, 4, 4), (100, 4, 1))
+
+    Reference:
+        The layer is that of Sakai, Karakida, Imaizumi 2025, arXiv 2506.00846.
+    """
+    d = n if head_width is None else head_width
+    counts = {"n": n, "heads": heads, "head_width": d, "runs": runs, "coordinates": coordinates}
+    for name, value in counts.items():
+        if isinstance(value, bool) or int(value) != value or value < 1:
+            raise ValueError(f"{name}={value!r}; it must be a positive integer")
+    if coordinates > n:
+        raise ValueError(f"coordinates={coordinates}, and the outputs have only n={n}")
+    C = _covariance(C)
+    S = len(C)
+    batch = max(1, min(runs, _NUMBERS_AT_ONCE // (8 * heads * S * S + S * coordinates)))
+    with jax.enable_x64(True):
+        root = semidefinite_cholesky(jnp.asarray(C))
+
+        def run(r):
+            kx, kh, ky, ke = jax.random.split(jax.random.fold_in(key, r), 4)
+            L = root if fixed else root @ bartlett(kx, n, S) / np.sqrt(n)
+            G, K = layer(kh, L, d, heads, qk_std, ov_std, weights)
+            F = semidefinite_cholesky(K)
+            # the first coordinates, and the Wishart sum over the others
+            z = jax.random.normal(ky, (S, coordinates), F.dtype)
+            M = z @ z.T
+            if n > coordinates:
+                T = bartlett(ke, n - coordinates, S)
+                M = M + T @ T.T
+            return G, K, F @ z, F @ M @ F.T / n
+
+        many = jax.jit(jax.vmap(run))
+        parts = []
+        for start in range(0, runs, batch):
+            found = many(jnp.arange(start, start + batch, dtype=jnp.uint32))
+            parts.append([np.asarray(v)[: runs - start] for v in found])
+    return FiniteWidth(n, *(np.concatenate(v) for v in zip(*parts, strict=True)))
+
+
+def _covariance(C: Any) -> Float[np.ndarray, "S S"]:
+    C = np.asarray(C, float)
+    if C.ndim != 2 or C.shape[0] != C.shape[1] or not C.size:
+        raise ValueError(f"C must be a square matrix, one row per token, got shape {C.shape}")
+    size = np.abs(C).max()
+    if not np.isfinite(size) or np.abs(C - C.T).max() > 1e-12 * size:
+        raise ValueError("C must be finite and symmetric")
+    lowest = np.linalg.eigvalsh(C).min()
+    if lowest < -1e-10 * size:
+        raise ValueError(f"C has eigenvalue {lowest:.3g}; it must be positive semidefinite")
+    return C
