@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import limitformer as lf
-from limitformer.gp.hyper import _free, _objective, gram_gradient, hyper_parameters
+from limitformer.gp.hyper import GramGradient, _free, _objective, hyper_parameters
 
 rng = np.random.default_rng(5)
 NET = lf.Serial(
@@ -32,7 +32,11 @@ def test_gradient(objective, field, monkeypatch):
         return _objective(K, 0.1, Y, objective)
 
     _, W, _ = value(values)
-    found = gram_gradient(rebuild, values, X, mask, W, field)
+    slopes = GramGradient(rebuild, field)
+    found = slopes(values, X, mask, W)
+    compiled = slopes._tile._cache_size()
+    slopes(np.array(values) * 1.1, X, mask, W)
+    assert slopes._tile._cache_size() == compiled  # once, whatever the values
     step = 1e-5
     for i in range(len(values)):
         up, down = (np.array(values) for _ in range(2))

@@ -135,6 +135,7 @@ def learn(
         limits[-1] = (math.log(start), math.log(start))
     first = np.clip(np.log([*params, start]), *np.array(limits).T)
     count_of = [0]
+    slopes = GramGradient(rebuild, field, draws=draws, memory=memory)
     report = Progress.of(progress)
     total = steps * (1 + restarts)
 
@@ -146,9 +147,7 @@ def learn(
         value, W, slope = _objective(np.asarray(K), values[-1], targets, objective)
         if not np.isfinite(value):
             return math.inf, np.zeros_like(theta)
-        gradient = gram_gradient(
-            rebuild, values[:-1], x, x_mask, W, field, draws=draws, memory=memory
-        )
+        gradient = slopes(values[:-1], x, x_mask, W)
         if report is not None:
             report(min(count_of[0], total), max(total, count_of[0]))
         return -value, -np.append(gradient, slope) * values
@@ -251,56 +250,50 @@ def _objective(K: np.ndarray, noise: float, Y: np.ndarray, objective: str):
         return float(found), np.asarray(W), float(slope)
 
 
-def gram_gradient(
-    rebuild: Callable,
-    values,
-    x,
-    x_mask,
-    W: np.ndarray,
-    kind: str = "nngp",
-    *,
-    draws: int = DRAWS,
-    memory=None,
-) -> np.ndarray:
-    """sum_ij W_ij dK_ij / dvalues, tile by tile.
+class GramGradient:
+    """sum_ij W_ij dK_ij / dvalues, tile by tile; compiled once for all values.
 
     Args:
         rebuild: the network as a function of a list of hyper-parameters.
-        values: where the gradient is taken.
-        W: `(n, n)` weights.
         kind: "nngp" or "ntk".
+        draws, memory: as for `net.kernel`.
     """
-    n = len(W)
-    W = (W + W.T) / 2
-    net = rebuild(list(values))
-    tokens = max(math.prod(a.shape[1:-1]) for a in as_arrays(x, "x"))
-    depth = 10 * sum(1 for _ in leaves(net))
-    fits = memory_budget(memory) // 4 // (8 * tokens * tokens * depth)
-    tile = min(n, _LARGEST_TILE, max(1, math.isqrt(max(fits, 1))))
-    total = np.zeros(len(values))
-    with jax.enable_x64(True):
 
-        @jax.jit
-        def gradient(values, xi, mi, xj, mj, W, draws=draws):
+    def __init__(self, rebuild: Callable, kind: str = "nngp", *, draws: int = DRAWS, memory=None):
+        self.rebuild, self.memory = rebuild, memory
+
+        def gradient(values, xi, mi, xj, mj, W):
             def value(values):
-                k = rebuild([values[i] for i in range(len(values))]).kernel(
-                    xi, xj, mi, mj, kinds=(kind,), draws=draws
-                )
+                net = rebuild([values[i] for i in range(len(values))])
+                k = net.kernel(xi, xj, mi, mj, kinds=(kind,), draws=draws)
                 return jnp.sum(W * getattr(k, kind))
 
             return jax.grad(value)(values)
 
-        at = jnp.asarray(values, jnp.float64)
-        for i in range(0, n, tile):
-            for j in range(i, n, tile):
-                rows_i, rows_j = (np.minimum(np.arange(s, s + tile), n - 1) for s in (i, j))
-                part = np.zeros((tile, tile))
-                high, wide = min(tile, n - i), min(tile, n - j)
-                part[:high, :wide] = (1 if i == j else 2) * W[i : i + high, j : j + wide]
-                xi, mi = _wide(*rows(x, x_mask, rows_i))
-                xj, mj = (None, None) if i == j else _wide(*rows(x, x_mask, rows_j))
-                total += np.asarray(gradient(at, xi, mi, xj, mj, jnp.asarray(part)))
-    return total
+        self._tile = jax.jit(gradient)
+
+    def __call__(self, values, x, x_mask, W: np.ndarray) -> np.ndarray:
+        """The gradient at `values`, for inputs x and weights W `(n, n)`."""
+        n = len(W)
+        W = (W + W.T) / 2
+        net = self.rebuild(list(values))
+        tokens = max(math.prod(a.shape[1:-1]) for a in as_arrays(x, "x"))
+        depth = 10 * sum(1 for _ in leaves(net))
+        fits = memory_budget(self.memory) // 4 // (8 * tokens * tokens * depth)
+        tile = min(n, _LARGEST_TILE, max(1, math.isqrt(max(fits, 1))))
+        total = np.zeros(len(values))
+        with jax.enable_x64(True):
+            at = jnp.asarray(values, jnp.float64)
+            for i in range(0, n, tile):
+                for j in range(i, n, tile):
+                    rows_i, rows_j = (np.minimum(np.arange(s, s + tile), n - 1) for s in (i, j))
+                    part = np.zeros((tile, tile))
+                    high, wide = min(tile, n - i), min(tile, n - j)
+                    part[:high, :wide] = (1 if i == j else 2) * W[i : i + high, j : j + wide]
+                    xi, mi = _wide(*rows(x, x_mask, rows_i))
+                    xj, mj = (None, None) if i == j else _wide(*rows(x, x_mask, rows_j))
+                    total += np.asarray(self._tile(at, xi, mi, xj, mj, jnp.asarray(part)))
+        return total
 
 
 def _wide(x, mask) -> tuple[Any, Any]:

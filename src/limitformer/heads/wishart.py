@@ -65,20 +65,30 @@ def bartlett(key: PRNGKeyArray, d: int, S: int, dtype: Any = jnp.float64) -> Flo
         >>> T.shape, float(T[0, 1])
         ((3, 2), 0.0)
     """
-    return _bartletts(key, d, S, 1, dtype)[0]
+    return _bartletts(key, [d], S, 0, dtype)[0][0]
 
 
-def _bartletts(key, d: int, S: int, count: int, dtype) -> Float[Array, "count S r"]:
-    """Several factors at once."""
-    r = min(d, S)
+def _bartletts(key, freedom: list[int], S: int, normals: int, dtype) -> tuple[list[Array], Array]:
+    """Factors with several degrees of freedom, and further normals.
+
+    All from two calls of the generator, because it is compiled anew in every call.
+    """
+    ranks = [min(d, S) for d in freedom]
     kc, kn = jax.random.split(key)
-    diagonal = _chi(kc, np.broadcast_to(d - np.arange(r), (count, r)), dtype)
-    T = jnp.tril(jax.random.normal(kn, (count, S, r), dtype), -1)
-    return T.at[:, jnp.arange(r), jnp.arange(r)].set(diagonal)
+    degrees = np.concatenate([d - np.arange(r) for d, r in zip(freedom, ranks, strict=True)])
+    diagonals = _chi(kc, degrees, dtype)
+    z = jax.random.normal(kn, (len(freedom) * S * S + normals,), dtype)
+    factors, start = [], 0
+    for i, r in enumerate(ranks):
+        below = jnp.tril(z[i * S * S : i * S * S + S * r].reshape(S, r), -1)
+        factors.append(below + jnp.pad(jnp.diag(diagonals[start : start + r]), ((0, S - r), (0, 0))))
+        start += r
+    return factors, z[len(freedom) * S * S :]
 
 
 def _chi(key, freedom: np.ndarray, dtype) -> Array:
-    """Chi variables by rejection, the whole array at once: `jax.random.gamma` is ten times slower.
+    """Chi variables by rejection, the whole array at once; `jax.random.gamma` is several times
+    slower.
 
     Reference:
         Marsaglia, Tsang 2000, ACM Trans. Math. Software 26 (acceptance above .95).
@@ -91,19 +101,19 @@ def _chi(key, freedom: np.ndarray, dtype) -> Array:
 
     def propose(state):
         i, done, g = state
-        kx, ku = jax.random.split(jax.random.fold_in(key, i))
-        x = jax.random.normal(kx, a.shape, dtype)
-        u = jax.random.uniform(ku, a.shape, dtype)
+        # the last row is for U and is redrawn in vain after the first round
+        x, y, e = jax.random.normal(jax.random.fold_in(key, i), (3, len(a)), dtype)
         v = (1 + c * x) ** 3
         log_v = jnp.log(jnp.where(v > 0, v, 1))
-        good = (v > 0) & (jnp.log1p(-u) < 0.5 * x * x + b - b * v + b * log_v)
-        return i + 1, done | good, jnp.where(done, g, b * v)
+        good = (v > 0) & (jax.scipy.special.log_ndtr(y) < 0.5 * x * x + b - b * v + b * log_v)
+        new = b * v
+        if small.any():
+            log_u = jax.scipy.special.log_ndtr(e)
+            new = jnp.where(small, new * jnp.exp(log_u / jnp.asarray(a, dtype)), new)
+        return i + 1, done | good, jnp.where(done, g, new)
 
     start = (jnp.uint32(0), jnp.zeros(a.shape, bool), jnp.zeros(a.shape, dtype))
     g = jax.lax.while_loop(lambda state: ~jnp.all(state[1]), propose, start)[2]
-    if small.any():
-        u = jax.random.uniform(jax.random.fold_in(key, 2**32 - 1), a.shape, dtype)
-        g = jnp.where(small, g * (1 - u) ** jnp.asarray(1 / a, dtype), g)
     return jnp.sqrt(2 * g)
 
 
@@ -122,15 +132,18 @@ def layer(
         d: width of a head.
         weights: zeta, on scores `(heads, S, S)`, along the last axis.
     """
-    S = L.shape[0]
-    kt, kn = jax.random.split(key)
-    T = _bartletts(kt, d, L.shape[1], 2 * heads, L.dtype) / np.sqrt(d)
-    TQ, TV = T[:heads], T[heads:]
-    N = jax.random.normal(kn, (heads, TQ.shape[-1], L.shape[1]), L.dtype)
-    G = jnp.asarray(qk_std, L.dtype) * (L @ TQ @ N @ L.T)
-    M = weights(G) @ (L @ TV)  # (heads, S, r)
-    M = jnp.moveaxis(M, 0, 1).reshape(S, -1)
-    return G, M @ M.T * (jnp.asarray(ov_std, L.dtype) ** 2 / heads)
+    r = L.shape[1]
+    T, z = _bartletts(key, [d] * 2 * heads, r, heads * min(d, r) * r, L.dtype)
+    return _layer(T, z, L, d, heads, qk_std, ov_std, weights)
+
+
+def _layer(T, z, L, d, heads, qk_std, ov_std, weights):
+    """`layer` from factors T (queries of all heads, then values) and normals z."""
+    T = jnp.stack(T) / np.sqrt(d)
+    G = qk_std * (L @ T[:heads] @ z.reshape(heads, T.shape[-1], L.shape[1]) @ L.T)
+    M = weights(G) @ (L @ T[heads:])  # (heads, S, rank)
+    M = jnp.moveaxis(M, 0, 1).reshape(L.shape[0], -1)
+    return G, M @ M.T * (ov_std**2 / heads)
 
 
 def finite_width(
@@ -186,18 +199,22 @@ def finite_width(
     with jax.enable_x64(True):
         root = semidefinite_cholesky(jnp.asarray(C))
 
+        rest = n - coordinates
+        freedom = [n] * (not fixed) + [rest] * (rest > 0) + [d] * 2 * heads
+        counts = S * coordinates, heads * min(d, S) * S
+
         def run(r):
-            kx, kh, ky, ke = jax.random.split(jax.random.fold_in(key, r), 4)
-            L = root if fixed else root @ bartlett(kx, n, S) / np.sqrt(n)
-            G, K = layer(kh, L, d, heads, qk_std, ov_std, weights)
+            T, z = _bartletts(
+                jax.random.fold_in(key, r), freedom, S, sum(counts), jnp.float64
+            )
+            L = root if fixed else root @ T.pop(0) / np.sqrt(n)
+            R = T.pop(0) if rest else jnp.zeros((S, 1))
+            y, z = z[: counts[0]].reshape(S, coordinates), z[counts[0] :]
+            L = jnp.pad(L, ((0, 0), (0, S - L.shape[1])))  # n < S
+            G, K = _layer(T, z, L, d, heads, qk_std, ov_std, weights)
             F = semidefinite_cholesky(K)
             # the first coordinates, and the Wishart sum over the others
-            z = jax.random.normal(ky, (S, coordinates), F.dtype)
-            M = z @ z.T
-            if n > coordinates:
-                T = bartlett(ke, n - coordinates, S)
-                M = M + T @ T.T
-            return G, K, F @ z, F @ M @ F.T / n
+            return G, K, F @ y, F @ (y @ y.T + R @ R.T) @ F.T / n
 
         many = jax.jit(jax.vmap(run))
         parts = []
