@@ -37,7 +37,8 @@ class Row:
         scores: name -> (value, standard error over test rows).
         seconds: wall and CPU, of choosing, fitting and predicting.
         settings: what was chosen on the training rows.
-        loo: leave-one-out loss on the training rows, by which one of our rows is picked.
+        loo: leave-one-out loss on all training rows, by which one of our rows is picked; None for
+            peers, and where the fit had fewer rows.
         gain: per test row, what the first score averages (right, or minus the squared error).
         loss: per test row, the negative log-likelihood.
     """
@@ -105,7 +106,7 @@ def _number(value) -> float | None:
 
 def picked(rows: list[Row]) -> Row:
     """Our row with the smallest leave-one-out loss on the training rows."""
-    return min((r for r in rows if r.group == "ours"), key=lambda r: r.loo)  # type: ignore[arg-type, return-value]
+    return min((r for r in rows if r.loo is not None), key=lambda r: r.loo or 0.0)
 
 
 def comparison(rows: list[Row]) -> dict:

@@ -61,19 +61,6 @@ def test_scores_and_deviations_are_those_of_the_gaussian_process(problem, noise,
     assert found.clipped == 0
 
 
-def test_agrees_with_the_report(problem):
-    from limitformer.report.classify import classify
-
-    K, K_test, labels = problem
-    old = classify(K, K_test, np.ones(20), labels[:40], labels[40:], ridges=[1e-2])
-    model = fit(K, labels[:40], 1e-2, calibrate=False)
-    new = model.predict(K_test, np.ones(20))
-    np.testing.assert_allclose(new.scores, old.scores, atol=1e-10)
-    np.testing.assert_allclose(new.deviation, old.deviation, rtol=1e-8)
-    np.testing.assert_allclose(new.probabilities, old.probability, atol=1e-8)
-    assert model.loo_error == pytest.approx(old.loo_error)
-
-
 def test_calibration_minimises_the_left_out_loss(problem):
     K, _, labels = problem
     model = fit(K, labels[:40], 1e-2)

@@ -53,13 +53,18 @@ def test_depth(key):
 @pytest.mark.parametrize(
     "attention",
     [
-        lf.Attention(),
-        lf.Attention(weights="relu", qk_std=0.7, per_key=True),
-        lf.Attention(causal=True, position=lf.Position(lf.SquaredExponential(1.0, 1.0))),
-        lf.Attention(position=lf.Rotary(4)),
-        lf.Attention(position=lf.Alibi((0.5, 0.1)), weights="softmax"),
+        pytest.param(lf.Attention(), id="softmax"),
+        pytest.param(lf.Attention(weights="relu", qk_std=0.7, per_key=True), id="relu"),
+        pytest.param(
+            lf.Attention(causal=True, position=lf.Position(lf.SquaredExponential(1.0, 1.0))),
+            id="position",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(lf.Attention(position=lf.Rotary(4)), id="rotary", marks=pytest.mark.slow),
+        pytest.param(
+            lf.Attention(position=lf.Alibi((0.5, 0.1))), id="alibi", marks=pytest.mark.slow
+        ),
     ],
-    ids=["softmax", "relu", "position", "rotary", "alibi"],
 )
 def test_mean_is_the_limit(attention, key):
     """One layer: the mean over draws is the kernel of infinitely many heads, K and T, masked."""

@@ -9,6 +9,7 @@ from tests.layers.zoo import CASES, Case, inputs
 
 KINDS = ("nngp", "ntk")
 EXACT = 1e-12
+QUICK = ("mixed sequence", "mixed image", "mixed softmax", "mixed two", "transformer post")
 
 
 def close(actual, desired, rtol=EXACT):
@@ -37,15 +38,13 @@ def least_eigenvalue(K) -> float:
     return values[0] / values[-1]
 
 
-def selected(fast: bool):
-    return [
-        pytest.param(case, id=name, marks=() if case.fast else pytest.mark.slow)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=name, marks=() if name in QUICK else pytest.mark.slow)
         for name, case in CASES.items()
-        if case.fast or not fast
-    ]
-
-
-@pytest.mark.parametrize("case", selected(fast=False))
+    ],
+)
 def test_laws(case: Case, subtests):
     net, data, options = case.net, inputs(case), case.options
     x, mask = data.rows(slice(None))

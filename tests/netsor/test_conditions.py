@@ -27,9 +27,9 @@ def test_score_of_a_vector_that_no_matrix_made():
 
 
 def test_score_of_one_matrix():
-    p, x, y, Q, _ = queries_and_keys()
+    p, x, _, Q, _ = queries_and_keys()
     s = p.score(Q @ x, Q @ x)
-    with pytest.raises(ValueError, match="two vectors of matrix 0.*diverges.*another for keys"):
+    with pytest.raises(ValueError, match=r"two vectors of matrix 0.*diverges.*another for keys"):
         p.limit()
     # it does: the simulated score grows like sqrt(n)
     key = jax.random.key(0)

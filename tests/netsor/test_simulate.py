@@ -35,8 +35,10 @@ def test_sequential_is_dense(key):
 
 def test_runs_do_not_depend_on_the_batch(key):
     p, _, _, s, y, _ = reused_matrix()
-    whole = p.simulate(16, key=key, runs=10)
-    parts = p.simulate(16, key=key, runs=7, batch=3)
+    whole = p.simulate(16, key=key, runs=10, keep=(s, y))
+    parts = p.simulate(16, key=key, runs=7, batch=3, keep=(s, y))
+    with pytest.raises(KeyError, match="Initial 0 was not kept; add it to keep="):
+        whole[p.nodes[0]]
     np.testing.assert_allclose(parts[s], whole[s][:7], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(parts[y], whole[y][:7], rtol=1e-4, atol=1e-5)
 
@@ -45,7 +47,7 @@ def test_coordinates_and_widths(key):
     p = netsor.Program()
     h = p.matrix(rows=0.5) @ p.vector()
     assert p.simulate(16, key=key, runs=3, coordinates=8)[h].shape == (3, 8)
-    with pytest.raises(ValueError, match="at n=8 a vector of width 0.5 n has 4 coordinates, and 5"):
+    with pytest.raises(ValueError, match=r"width 0.5 n has 4 coordinates, and 5 are"):
         p.simulate(8, key=key, runs=3, coordinates=5)
     with pytest.raises(ValueError, match="runs=0"):
         p.simulate(8, key=key, runs=0)
@@ -55,7 +57,6 @@ def test_repeated_vectors(key):
     p = netsor.Program()
     x, y = p.vectors(np.ones((2, 2)))
     W = p.matrix()
-    sim = p.simulate(32, key=key, runs=5)
     h, g = W @ x, W @ y
     sim = p.simulate(32, key=key, runs=5)
     np.testing.assert_allclose(sim[h], sim[g], rtol=1e-5)

@@ -318,7 +318,6 @@ DEFAULT = {
     "layernorm act",
     "linear softmax",
     "residual raw",
-    "softmax",
     "two pre-LN softmax blocks",
 }
 

@@ -19,8 +19,9 @@ conditional kernel of theory 3.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -65,54 +66,57 @@ def bartlett(key: PRNGKeyArray, d: int, S: int, dtype: Any = jnp.float64) -> Flo
         >>> T.shape, float(T[0, 1])
         ((3, 2), 0.0)
     """
-    return _bartletts(key, [d], S, 0, dtype)[0][0]
+    degrees, ranks = _degrees([d], S)
+    return _bartletts(key, degrees.astype(dtype), ranks, S, 0)[0][0]
 
 
-def _bartletts(key, freedom: list[int], S: int, normals: int, dtype) -> tuple[list[Array], Array]:
+def _degrees(freedom: Sequence[int], S: int) -> tuple[Float[Array, " total"], tuple[int, ...]]:
+    """Degrees of freedom of all diagonals, and the ranks of the factors."""
+    ranks = tuple(min(d, S) for d in freedom)
+    degrees = [d - np.arange(r, dtype=float) for d, r in zip(freedom, ranks, strict=True)]
+    return jnp.asarray(np.concatenate(degrees)), ranks
+
+
+def _bartletts(key, degrees, ranks: tuple, S: int, normals: int) -> tuple[list[Array], Array]:
     """Factors with several degrees of freedom, and further normals.
 
-    All from two calls of the generator, because it is compiled anew in every call.
+    All from two calls of the generator, because every call is compiled anew.
     """
-    ranks = [min(d, S) for d in freedom]
     kc, kn = jax.random.split(key)
-    degrees = np.concatenate([d - np.arange(r) for d, r in zip(freedom, ranks, strict=True)])
-    diagonals = _chi(kc, degrees, dtype)
-    z = jax.random.normal(kn, (len(freedom) * S * S + normals,), dtype)
+    diagonals = _chi(kc, degrees)
+    z = jax.random.normal(kn, (len(ranks) * S * S + normals,), degrees.dtype)
     factors, start = [], 0
     for i, r in enumerate(ranks):
         below = jnp.tril(z[i * S * S : i * S * S + S * r].reshape(S, r), -1)
-        factors.append(below + jnp.pad(jnp.diag(diagonals[start : start + r]), ((0, S - r), (0, 0))))
+        diagonal = jnp.diag(diagonals[start : start + r])
+        factors.append(below + jnp.pad(diagonal, ((0, S - r), (0, 0))))
         start += r
-    return factors, z[len(freedom) * S * S :]
+    return factors, z[len(ranks) * S * S :]
 
 
-def _chi(key, freedom: np.ndarray, dtype) -> Array:
-    """Chi variables by rejection, the whole array at once; `jax.random.gamma` is several times
-    slower.
+def _chi(key, degrees: Float[Array, " k"]) -> Float[Array, " k"]:
+    """Chi variables by rejection, all at once; `jax.random.gamma` is several times slower.
 
     Reference:
         Marsaglia, Tsang 2000, ACM Trans. Math. Software 26 (acceptance above .95).
     """
     # gamma(a) = gamma(a + 1) U^{1/a}: the rejection needs a >= 1
-    a = freedom / 2
+    a = degrees / 2
     small = a < 1
-    b = jnp.asarray(np.where(small, a + 1, a) - 1 / 3, dtype)
-    c = jnp.asarray(1 / np.sqrt(9 * np.where(small, a + 1, a) - 3), dtype)
+    b = jnp.where(small, a + 1, a) - 1 / 3
+    c = 1 / jnp.sqrt(9 * b)
 
     def propose(state):
         i, done, g = state
-        # the last row is for U and is redrawn in vain after the first round
-        x, y, e = jax.random.normal(jax.random.fold_in(key, i), (3, len(a)), dtype)
+        x, y, e = jax.random.normal(jax.random.fold_in(key, i), (3, len(a)), a.dtype)
         v = (1 + c * x) ** 3
         log_v = jnp.log(jnp.where(v > 0, v, 1))
-        good = (v > 0) & (jax.scipy.special.log_ndtr(y) < 0.5 * x * x + b - b * v + b * log_v)
-        new = b * v
-        if small.any():
-            log_u = jax.scipy.special.log_ndtr(e)
-            new = jnp.where(small, new * jnp.exp(log_u / jnp.asarray(a, dtype)), new)
+        log_u, log_w = jnp.log(jax.scipy.special.ndtr(jnp.stack([y, e])))
+        good = (v > 0) & (log_u < 0.5 * x * x + b - b * v + b * log_v)
+        new = jnp.where(small, b * v * jnp.exp(log_w / a), b * v)
         return i + 1, done | good, jnp.where(done, g, new)
 
-    start = (jnp.uint32(0), jnp.zeros(a.shape, bool), jnp.zeros(a.shape, dtype))
+    start = (jnp.uint32(0), jnp.zeros(a.shape, bool), jnp.zeros_like(a))
     g = jax.lax.while_loop(lambda state: ~jnp.all(state[1]), propose, start)[2]
     return jnp.sqrt(2 * g)
 
@@ -133,13 +137,15 @@ def layer(
         weights: zeta, on scores `(heads, S, S)`, along the last axis.
     """
     r = L.shape[1]
-    T, z = _bartletts(key, [d] * 2 * heads, r, heads * min(d, r) * r, L.dtype)
-    return _layer(T, z, L, d, heads, qk_std, ov_std, weights)
+    degrees, ranks = _degrees([d] * 2 * heads, r)
+    T, z = _bartletts(key, degrees.astype(L.dtype), ranks, r, heads * ranks[0] * r)
+    return _layer(T, z, L, jnp.asarray(d, L.dtype), qk_std, ov_std, weights)
 
 
-def _layer(T, z, L, d, heads, qk_std, ov_std, weights):
+def _layer(T, z, L, d, qk_std, ov_std, weights):
     """`layer` from factors T (queries of all heads, then values) and normals z."""
-    T = jnp.stack(T) / np.sqrt(d)
+    heads = len(T) // 2
+    T = jnp.stack(T) / jnp.sqrt(d)
     G = qk_std * (L @ T[:heads] @ z.reshape(heads, T.shape[-1], L.shape[1]) @ L.T)
     M = weights(G) @ (L @ T[heads:])  # (heads, S, rank)
     M = jnp.moveaxis(M, 0, 1).reshape(L.shape[0], -1)
@@ -196,32 +202,50 @@ def finite_width(
     C = _covariance(C)
     S = len(C)
     batch = max(1, min(runs, _NUMBERS_AT_ONCE // (8 * heads * S * S + S * coordinates)))
+    batch = 1 << (batch - 1).bit_length()  # few shapes, few compilations
     with jax.enable_x64(True):
         root = semidefinite_cholesky(jnp.asarray(C))
-
+        scales = jnp.asarray([qk_std, ov_std], root.dtype)
         rest = n - coordinates
         freedom = [n] * (not fixed) + [rest] * (rest > 0) + [d] * 2 * heads
-        counts = S * coordinates, heads * min(d, S) * S
-
-        def run(r):
-            T, z = _bartletts(
-                jax.random.fold_in(key, r), freedom, S, sum(counts), jnp.float64
-            )
-            L = root if fixed else root @ T.pop(0) / np.sqrt(n)
-            R = T.pop(0) if rest else jnp.zeros((S, 1))
-            y, z = z[: counts[0]].reshape(S, coordinates), z[counts[0] :]
-            L = jnp.pad(L, ((0, 0), (0, S - L.shape[1])))  # n < S
-            G, K = _layer(T, z, L, d, heads, qk_std, ov_std, weights)
-            F = semidefinite_cholesky(K)
-            # the first coordinates, and the Wishart sum over the others
-            return G, K, F @ y, F @ (y @ y.T + R @ R.T) @ F.T / n
-
-        many = jax.jit(jax.vmap(run))
+        degrees, ranks = _degrees(freedom, S)
+        shape = _Shape(heads, coordinates, fixed, ranks, weights)
+        widths = jnp.asarray([n, d], root.dtype)
         parts = []
         for start in range(0, runs, batch):
-            found = many(jnp.arange(start, start + batch, dtype=jnp.uint32))
+            index = jnp.arange(start, start + batch, dtype=jnp.uint32)
+            found = _runs(key, index, root, degrees, widths, scales, shape)
             parts.append([np.asarray(v)[: runs - start] for v in found])
     return FiniteWidth(n, *(np.concatenate(v) for v in zip(*parts, strict=True)))
+
+
+class _Shape(NamedTuple):
+    """What a compilation depends on; the width is not part of it."""
+
+    heads: int
+    coordinates: int
+    fixed: bool
+    ranks: tuple[int, ...]
+    weights: Callable
+
+
+@functools.partial(jax.jit, static_argnames=("shape",))
+def _runs(key, index, root, degrees, widths, scales, shape: _Shape):
+    S, (n, d) = len(root), widths
+    counts = S * shape.coordinates, shape.heads * shape.ranks[-1] * S
+
+    def run(r):
+        T, z = _bartletts(jax.random.fold_in(key, r), degrees, shape.ranks, S, sum(counts))
+        L = root if shape.fixed else root @ T.pop(0) / jnp.sqrt(n)
+        R = T.pop(0) if len(T) > 2 * shape.heads else jnp.zeros((S, 1), root.dtype)
+        y = z[: counts[0]].reshape(S, shape.coordinates)
+        L = jnp.pad(L, ((0, 0), (0, S - L.shape[1])))  # n < S
+        G, K = _layer(T, z[counts[0] :], L, d, scales[0], scales[1], shape.weights)
+        F = semidefinite_cholesky(K)
+        # the first coordinates, and the Wishart sum over the others
+        return G, K, F @ y, F @ (y @ y.T + R @ R.T) @ F.T / n
+
+    return jax.vmap(run)(index)
 
 
 def _covariance(C: Any) -> Float[np.ndarray, "S S"]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import equinox as eqx
@@ -19,6 +21,7 @@ from .state import Form
 _LIVE = 10  # arrays of a block's size that are alive at once, at most
 _TARGET = {"cpu": 10 * 2**20, "gpu": 16 * 2**30}  # a tile's memory: the cache, or enough work
 _AT_ONCE = 64  # tiles per compiled call
+_COMPILED: set = set()  # calls that have run before, which threads may make side by side
 _UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 1e3, "mb": 1e6, "gb": 1e9}
 
 
@@ -61,6 +64,7 @@ class BlockPlan:
         tile: inputs on each side of a tile, whose kernels are computed together.
         block: inputs whose records are held at once, a multiple of `tile`.
         at_once: tiles (or pairs) per compiled call.
+        workers: threads that run such calls side by side.
         pairs: the work is a list of pairs with marginals of their own, not tiles.
         pair_bytes: estimated peak memory of one pair.
         readout: no token axes in the result.
@@ -73,6 +77,7 @@ class BlockPlan:
     tile: int
     block: int
     at_once: int
+    workers: int
     pairs: bool
     pair_bytes: int
     readout: bool
@@ -82,7 +87,7 @@ class BlockPlan:
     @property
     def peak(self) -> int:
         """Estimated peak memory in bytes beside the result."""
-        together = self.at_once if self.pairs else self.tile**2
+        together = self.at_once if self.pairs else self.tile**2 * self.workers
         return self.pair_bytes * together
 
 
@@ -133,9 +138,30 @@ def blocks_of(network, sx, sy, symmetric, draws, budget, dtype, look_x, look_y) 
     else:
         at_once = max(1, min(_AT_ONCE, budget // 8 // (result * tile * tile)))
     shape = (n, m, *tokens)
+    workers = min(threads(), max(1, budget // 2 // (pair_bytes * tile * tile)))
     return BlockPlan(
-        n, m, symmetric, tile, block, at_once, pairs, pair_bytes, readout, shape, np.dtype(dtype)
+        n,
+        m,
+        symmetric,
+        tile,
+        block,
+        at_once,
+        workers,
+        pairs,
+        pair_bytes,
+        readout,
+        shape,
+        np.dtype(dtype),
     )
+
+
+def threads() -> int:
+    """Threads that run tiles: one per core, because XLA on CPU runs a loop on one (or few)."""
+    if jax.default_backend() != "cpu":
+        return 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _evenly(n: int, largest: int) -> int:
@@ -232,15 +258,46 @@ class Blocks:
             rows = range(min(plan.block, plan.n - i + t - 1) // t)
             cols = range(min(plan.block, plan.m - j + t - 1) // t)
             places = [(a, b) for a in rows for b in cols if not own or a <= b]
-            size = min(plan.at_once, len(places))
-            for start in range(0, len(places), size):
-                part = places[start : start + size]
-                todo = np.array(part + part[-1:] * (size - len(part)))
-                tiles = self._values(_tiles(self.network, x, y, t, jnp.asarray(todo)))
+            size = min(plan.at_once, -(-len(places) // plan.workers))
+            parts = [places[start : start + size] for start in range(0, len(places), size)]
+            done = 0
+            for part, tiles in zip(parts, self._computed(x, y, parts, size), strict=True):
                 for k, (a, b) in enumerate(part):
                     self._put(grams, [v[k] for v in tiles], i + a * t, j + b * t)
-                done = start + len(part)
+                done += len(part)
                 yield count * len(places) + done, len(blocks) * len(places)
+
+    def _computed(self, x, y, parts, size: int):
+        """The tiles of every part in order, by several threads once the call is compiled."""
+
+        def compute(part):
+            todo = np.array(part + part[-1:] * (size - len(part)))
+            # JAX's settings belong to a thread
+            with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+                return self._values(_tiles(self.network, x, y, self.plan.tile, jnp.asarray(todo)))
+
+        leaves, structure = jax.tree.flatten((self.network, x, y))
+        shapes = tuple((jnp.shape(a), jnp.result_type(a)) for a in leaves)
+        call = hash((structure, shapes, self.plan.tile, size))
+        if call not in _COMPILED:
+            yield compute(parts[0])
+            parts = parts[1:]
+            _COMPILED.add(call)
+        if self.plan.workers == 1 or len(parts) < 2:
+            yield from map(compute, parts)
+            return
+        pool = ThreadPoolExecutor(self.plan.workers)
+        try:
+            # no more ahead than there are threads: results wait in memory
+            waiting: list = []
+            for part in parts:
+                waiting.append(pool.submit(compute, part))
+                if len(waiting) > self.plan.workers:
+                    yield waiting.pop(0).result()
+            for one in waiting:
+                yield one.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
 
     def _put(self, grams, tile, i: int, j: int) -> None:
         plan = self.plan

@@ -2,7 +2,7 @@
 
 from . import examples
 from .conditions import ConditionWarning, Finding, check
-from .limit import Estimate, Limit, limit
+from .limit import Estimate, Limit
 from .program import (
     Initial,
     MatMul,
@@ -15,7 +15,7 @@ from .program import (
     Score,
     Vector,
 )
-from .simulate import Simulation, simulate
+from .simulate import Simulation
 
 __all__ = [
     "ConditionWarning",
@@ -35,6 +35,4 @@ __all__ = [
     "Vector",
     "check",
     "examples",
-    "limit",
-    "simulate",
 ]

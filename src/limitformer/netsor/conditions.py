@@ -138,16 +138,17 @@ def _functions(program: Program) -> Iterator[Finding]:
                 "coordinate alone. It must act on each coordinate by itself; averages over "
                 "coordinates are p.moment(...).",
             )
-        elif level[node.index] > 0 and not isinstance(node, Moment):
-            if not _bounded(node, z, s):
-                what = "coefficients are" if isinstance(node, Mix) else "function is"
-                yield Finding(
-                    node,
-                    False,
-                    f"{name} comes after scores and its {what} unbounded; the limit is proved for "
-                    "bounded ones. Compare with simulate(), or clip far out, for example "
-                    "jnp.clip(h, -100, 100).",
-                )
+        elif isinstance(node, Moment) or level[node.index] == 0 or _bounded(node, z, s):
+            continue
+        else:
+            what = "coefficients are" if isinstance(node, Mix) else "function is"
+            yield Finding(
+                node,
+                False,
+                f"{name} comes after scores and its {what} unbounded; the limit is proved for "
+                "bounded ones. Compare with simulate(), or clip far out, for example "
+                "jnp.clip(h, -100, 100).",
+            )
 
 
 def _alone(fn, z, s) -> bool:

@@ -58,9 +58,7 @@ class Limit:
         self._check(vectors, Vector)
         return self._mean(lambda given: given.second(vectors, vectors), vectors, key, draws)
 
-    def given_scores(
-        self, *vectors: Vector, key, draws: int
-    ) -> Float[np.ndarray, "draws k k"]:
+    def given_scores(self, *vectors: Vector, key, draws: int) -> Float[np.ndarray, "draws k k"]:
         """E[Z^x Z^y | scores] of every draw: the random kernel of the vectors."""
         self._check(vectors, Vector)
         return self._draws(lambda given: given.second(vectors, vectors), key, draws)
@@ -157,13 +155,13 @@ class Limit:
                 # draws that share a rule share its error, which the spread over draws misses
                 parts = np.stack([values[r::REPLICATES].mean(axis=0) for r in range(REPLICATES)])
                 sem = np.maximum(sem, parts.std(axis=0, ddof=1) / math.sqrt(REPLICATES))
-            return Estimate(values.mean(axis=0), sem)
+            return Estimate(np.asarray(values.mean(axis=0)), np.asarray(sem))
         with jax.enable_x64(True):
             key = jax.random.key(0)  # not used: nothing random is asked for
             each = jax.jit(jax.vmap(lambda r: fn(self._given(key, r))))
             values = np.asarray(each(jnp.arange(REPLICATES)))
         sem = values.std(axis=0, ddof=1) / math.sqrt(REPLICATES)
-        return Estimate(values.mean(axis=0), sem)
+        return Estimate(np.asarray(values.mean(axis=0)), np.asarray(sem))
 
     def _draws(self, fn: Callable, key, draws: int, extra: int = 0):
         """fn of one draw, for every draw; replicates of the rules take turns."""

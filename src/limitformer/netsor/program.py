@@ -213,7 +213,7 @@ class Program:
         return self.matrices[-1]
 
     def nonlin(
-        self, fn: Callable | Dual | Activation, *vectors: Vector, scores: Sequence[Scalar] = ()
+        self, fn: Callable | Dual | Activation, *vectors: Vector, scores: Sequence[Node] = ()
     ) -> Nonlin:
         """A vector of fn(x_1, x_2, ..., *scores), coordinate by coordinate.
 
@@ -241,7 +241,7 @@ class Program:
         self,
         coefficients: Callable | Sequence[float],
         *vectors: Vector,
-        scores: Sequence[Scalar] = (),
+        scores: Sequence[Node] = (),
     ) -> Mix:
         """The vector sum_j c_j x_j: a Nonlin known to be linear, so that its moments are exact.
 
@@ -269,7 +269,7 @@ class Program:
         self._widths((left, right))
         return self._add(Score, left, right)
 
-    def moment(self, fn: Callable, *vectors: Vector, scores: Sequence[Scalar] = ()) -> Moment:
+    def moment(self, fn: Callable, *vectors: Vector, scores: Sequence[Node] = ()) -> Moment:
         """n^{-1} sum_i fn(x_i, y_i, ..., *scores), fn as for `nonlin`."""
         self._coordinatewise(fn, vectors, scores)
         return self._add(Moment, fn, vectors, tuple(scores))
@@ -317,7 +317,7 @@ class Program:
             )
         return widths.pop()
 
-    def _numbers(self, scores: Sequence[Scalar]) -> list:
+    def _numbers(self, scores: Sequence[Node]) -> list:
         for s in scores:
             self._own(s, Node)
             if not isinstance(s, Score | Moment):

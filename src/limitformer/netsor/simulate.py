@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -41,6 +42,8 @@ class Simulation:
     values: dict[int, np.ndarray] = dataclasses.field(repr=False)
 
     def __getitem__(self, node: Node) -> Float[np.ndarray, "runs *coordinates"]:
+        if node.index not in self.values:
+            raise KeyError(f"{type(node).__name__} {node.index} was not kept; add it to keep=")
         return self.values[node.index]
 
 
@@ -51,6 +54,7 @@ def simulate(
     key,
     runs: int,
     coordinates: int = 1,
+    keep: Sequence[Node] | None = None,
     dense: bool = False,
     batch: int | None = None,
 ) -> Simulation:
@@ -62,6 +66,7 @@ def simulate(
         n: width; a vector of width w has round(w n) coordinates.
         key: randomness of the runs; run r depends on the key and r alone.
         coordinates: how many first coordinates of each vector to keep.
+        keep: the nodes to keep; None for all. Fewer compile faster.
         dense: form the matrices (n^2 numbers each) instead of drawing their products.
         batch: runs computed together.
 
@@ -88,10 +93,12 @@ def simulate(
         each = n * (len(program.nodes) + (n * len(program.matrices) if dense else 0))
         batch = max(1, min(runs, _NUMBERS_AT_ONCE // each))
 
+    kept = [node.index for node in (program.nodes if keep is None else keep)]
+
     @jax.jit
     @jax.vmap
     def run(r):
-        return _run(program, n, jax.random.fold_in(key, r), coordinates, dense)
+        return _run(program, n, jax.random.fold_in(key, r), coordinates, kept, dense)
 
     parts = []
     for start in range(0, runs, batch):  # the last batch is filled up: one shape, one compilation
@@ -104,12 +111,12 @@ def _size(width: float, n: int) -> int:
     return round(width * n)
 
 
-def _run(program: Program, n: int, key, coordinates: int, dense: bool) -> dict[int, jax.Array]:
+def _run(program, n: int, key, coordinates: int, kept: list[int], dense: bool) -> dict:
     """One run. Nodes of one depth are computed together: fewer, larger steps compile faster."""
     run = _Run(program, n, key, dense)
     for step in _steps(program):
         run.take(step)
-    return {i: v[:coordinates] if v.ndim else v for i, v in run.values.items()}
+    return {i: run.values[i][:coordinates] if run.values[i].ndim else run.values[i] for i in kept}
 
 
 def _steps(program: Program) -> list[list[Node]]:

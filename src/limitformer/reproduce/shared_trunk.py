@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..kernel.blocks import BlockPlan, Blocks, memory_budget
+from ..kernel.blocks import BlockPlan, Blocks, memory_budget, threads
 from ..kernel.gram import check_kinds, same_lengths
 from ..kernel.inputs import as_arrays, float_type, streams_of
 from ..kernel.network import Network, _start_cross, cast, needs_of
@@ -189,6 +189,7 @@ def _plan(network, sx, sy, symmetric, readouts, dtype, block, memory) -> tuple[B
         tile,
         tile * tiles,
         min(_AT_ONCE.get(backend, 8), tiles),
+        threads(),
         False,
         pair,
         True,
