@@ -52,8 +52,8 @@ def main() -> None:
     a, b = median(ours), median(lapack)
     text = (
         "| points | outputs | condition, s | dpotrf, s | ratio (aim 2) | memory, Grams (aim 3) | "
-        f"residual |\n|---|---|---|---|---|---|---|\n| {n} | 10 | {a:.2f} | {b:.2f} | {a / b:.2f} | "
-        f"{1 + extra / gram:.2f} | {residual:.1e} |"
+        f"residual |\n|---|---|---|---|---|---|---|\n| {n} | 10 | {a:.2f} | {b:.2f} | "
+        f"{a / b:.2f} | {1 + extra / gram:.2f} | {residual:.1e} |"
     )
     print(text)
     (HERE / "results" / "conditioning.md").write_text(

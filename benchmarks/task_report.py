@@ -43,12 +43,12 @@ standard error over test rows, with the fitted model fixed.
 """
 
 
-def markdown(report: dict) -> str:
+def markdown(report: dict, conclusions: str) -> str:
     """The whole report."""
     machine = report["machine"]
     lines = [INTRODUCTION.format(**machine)]
-    if report["conclusions"]:
-        lines += ["## Conclusions", "", report["conclusions"]]
+    if conclusions:
+        lines += ["## Conclusions", "", conclusions]
     lines += ["## Against the best peer", "", *_verdicts(report["tasks"]), ""]
     for name, task in report["tasks"].items():
         lines += [f"## {name}", "", task["about"][0].upper() + task["about"][1:] + ".", ""]
@@ -70,9 +70,13 @@ def _table(task: dict) -> list[str]:
             value, sem = row["scores"][s]
             mark = " *" if value == best[s] else ""
             cells.append(f"{value:.3f} ± {sem:.3f}{mark}")
-        cells += [f"{row['seconds'][1]:.2g}", row["settings"]]
+        cells += [_seconds(row["seconds"][1]), row["settings"]]
         lines.append("| " + " | ".join(cells) + " |")
     return [*lines, "", "`*`: best value of the column on the test rows."]
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.1f}"
 
 
 def _best(score: str, rows: list[dict]) -> float:

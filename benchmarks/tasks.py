@@ -62,6 +62,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", action="append", choices=tuple(TASKS), help="repeatable")
     parser.add_argument("--quick", action="store_true", help="200 rows; results/partial.*")
+    parser.add_argument("--tables", action="store_true", help="write the tables again, run nothing")
     parser.add_argument("--data", type=Path, default=DATA, help=f"folder of the files ({DATA})")
     args = parser.parse_args()
 
@@ -69,22 +70,24 @@ def main() -> None:
     stem = RESULTS / ("partial" if args.quick else "tasks")
     stored = stem.with_suffix(".json")
     kept = {}
-    if args.only and not args.quick and stored.exists():
+    if args.tables or (args.only and not args.quick and stored.exists()):
         kept = json.loads(stored.read_text())["tasks"]
-    for name in args.only or TASKS:
+    for name in () if args.tables else args.only or TASKS:
         kept[name] = run(TASKS[name](args.data, args.quick))
-        report = {
-            "machine": machine(),
-            "tasks": {key: kept[key] for key in TASKS if key in kept},
-            "conclusions": "" if args.quick else CONCLUSIONS,
-        }
-        stored.write_text(json.dumps(report, indent=1) + "\n")
-        text = markdown(report)
-        stem.with_suffix(".md").write_text(text)
-        if not args.quick:
-            DOCS.parent.mkdir(parents=True, exist_ok=True)
-            DOCS.write_text(text)
+        write(kept, stem, args.quick)
+    write(kept, stem, args.quick)
     print(f"written: {stem}.md, {stem}.json" + ("" if args.quick else f", {DOCS}"))
+
+
+def write(tasks: dict, stem: Path, quick: bool) -> None:
+    """Writes the results as JSON and as tables."""
+    report = {"machine": machine(), "tasks": {key: tasks[key] for key in TASKS if key in tasks}}
+    stem.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+    text = markdown(report, "" if quick else CONCLUSIONS)
+    stem.with_suffix(".md").write_text(text)
+    if not quick:
+        DOCS.parent.mkdir(parents=True, exist_ok=True)
+        DOCS.write_text(text)
 
 
 if __name__ == "__main__":

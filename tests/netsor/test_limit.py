@@ -192,7 +192,9 @@ def test_draws_depend_on_the_key_and_their_number_only(key):
     h = p.matrix() @ p.nonlin(lambda x, s: jnp.tanh(s * x), x, scores=(s,))
     lim = p.limit()
     long = lim.sample(h, key=key, draws=19)
-    np.testing.assert_array_equal(lim.sample(h, key=key, draws=11), long[:11])
+    other, scores = lim.sample(h, s, key=key, draws=11)
+    np.testing.assert_array_equal(other, long[:11])
+    np.testing.assert_array_equal(lim.sample(s, key=key, draws=11), scores)
 
 
 def test_refusals(key):

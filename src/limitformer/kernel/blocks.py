@@ -20,6 +20,7 @@ from .state import Form
 
 _LIVE = 10  # arrays of a block's size that are alive at once, at most
 _TARGET = {"cpu": 10 * 2**20, "gpu": 16 * 2**30}  # a tile's memory: the cache, or enough work
+_SHARED = 64 * 2**20  # a tile's memory up to which several run side by side
 _AT_ONCE = 64  # tiles per compiled call
 _COMPILED: set = set()  # calls that have run before, which threads may make side by side
 _UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 1e3, "mb": 1e6, "gb": 1e9}
@@ -138,7 +139,9 @@ def blocks_of(network, sx, sy, symmetric, draws, budget, dtype, look_x, look_y) 
     else:
         at_once = max(1, min(_AT_ONCE, budget // 8 // (result * tile * tile)))
     shape = (n, m, *tokens)
-    workers = min(threads(), max(1, budget // 2 // (pair_bytes * tile * tile)))
+    # side by side where a tile fits the cache; larger ones wait for memory and would crowd it
+    peak = pair_bytes * tile * tile
+    workers = min(threads(), max(1, budget // 2 // peak)) if peak <= _SHARED else 1
     return BlockPlan(
         n,
         m,

@@ -83,11 +83,12 @@ class Given:
         self.program, self.replicate, self.points = program, replicate, points
         self.level = levels(program)
         self.pairs = _score_pairs(program, self.level)
-        # one call for all normals of a draw, because every call is compiled anew
+        # one call for all normals of the scores, because every call is compiled anew
         sizes = [len(a) * len(b) for _, (a, b) in self.pairs.values()]
-        ends = list(itertools.accumulate([extra, *sizes]))
+        ends = list(itertools.accumulate([0, *sizes]))
         z = jax.random.normal(key, (ends[-1],), jnp.float64)
-        self.extra = z[:extra]
+        # another key, so that the scores of a draw do not depend on what is sampled
+        self.extra = jax.random.normal(jax.random.fold_in(key, 1), (extra,), jnp.float64)
         self.normals = {
             pair: z[start:end].reshape(len(a), len(b))
             for (pair, (_, (a, b))), (start, end) in zip(

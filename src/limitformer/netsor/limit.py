@@ -93,7 +93,7 @@ class Limit:
         """Joint samples of any vectors, scores and moments.
 
         Args:
-            key: randomness; draw d depends on the key and d alone.
+            key: randomness; the scores of draw d depend on the key and d alone, in all methods.
             coordinates: of each vector; the coordinates of a draw share its scores.
 
         Returns:

@@ -37,11 +37,13 @@ class Simulation:
     coordinates of the vector.
     """
 
+    program: Program
     n: int
     runs: int
     values: dict[int, np.ndarray] = dataclasses.field(repr=False)
 
     def __getitem__(self, node: Node) -> Float[np.ndarray, "runs *coordinates"]:
+        self.program._own(node, Node)
         if node.index not in self.values:
             raise KeyError(f"{type(node).__name__} {node.index} was not kept; add it to keep=")
         return self.values[node.index]
@@ -104,7 +106,9 @@ def simulate(
     for start in range(0, runs, batch):  # the last batch is filled up: one shape, one compilation
         found = run(jnp.arange(start, start + batch, dtype=jnp.uint32))
         parts.append({i: np.asarray(v)[: runs - start] for i, v in found.items()})
-    return Simulation(n, runs, {i: np.concatenate([part[i] for part in parts]) for i in parts[0]})
+    return Simulation(
+        program, n, runs, {i: np.concatenate([part[i] for part in parts]) for i in parts[0]}
+    )
 
 
 def _size(width: float, n: int) -> int:
