@@ -81,7 +81,9 @@ def distances(law: Law, point: int = 0, variance: float | None = None) -> Distan
         Distance(value, sem, (halves[0][i][0] + halves[1][i][0]) / 2 - value)
         for i, (value, sem) in enumerate(whole)
     ]
-    return Distances(*found, float(v.mean()) if variance is None else float(variance))
+    kl, wasserstein, energy = found
+    used = float(v.mean()) if variance is None else float(variance)
+    return Distances(kl, wasserstein, energy, used)
 
 
 def _measure(v: np.ndarray, given: float | None) -> list[tuple[float, float]]:
