@@ -61,7 +61,7 @@ def check(program: Program) -> tuple[Finding, ...]:
         >>> x = p.vector()
         >>> s = p.score(x, p.matrix() @ x)
         >>> print(netsor.check(p)[0].text)
-        score 2 takes vector 0, which is not a MatMul output ...
+        score 2 takes vector 0, which is not a MatMul output: ...
     """
     with jax.enable_x64(True):
         return (*_scores(program), *_reuse(program), *_functions(program))
