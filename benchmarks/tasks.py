@@ -1,8 +1,9 @@
 """Real tasks: limitformer beside scikit-learn, with accuracy, likelihood, calibration and time.
 
-    python benchmarks/tasks.py                    every dataset (about 20 minutes on two cores)
+    python benchmarks/tasks.py                    every dataset (about half an hour on two cores)
     python benchmarks/tasks.py --only digits      one of them (repeatable); the others are kept
-    python benchmarks/tasks.py --quick            small sets, written to results/partial.*
+    python benchmarks/tasks.py --quick            small sets, written to results/partial.tasks.*
+    python benchmarks/tasks.py --tables           the tables again from the stored results
 
 Writes benchmarks/results/tasks.json and tasks.md, and docs/results/tasks.md.
 """
@@ -61,14 +62,14 @@ def main() -> None:
     """Runs the benchmark and writes the tables after every dataset."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", action="append", choices=tuple(TASKS), help="repeatable")
-    parser.add_argument("--quick", action="store_true", help="200 rows; results/partial.*")
+    parser.add_argument("--quick", action="store_true", help="200 rows; results/partial.tasks.*")
     parser.add_argument("--tables", action="store_true", help="write the tables again, run nothing")
     parser.add_argument("--data", type=Path, default=DATA, help=f"folder of the files ({DATA})")
     args = parser.parse_args()
 
     RESULTS.mkdir(exist_ok=True)
-    stem = RESULTS / ("partial" if args.quick else "tasks")
-    stored = stem.with_suffix(".json")
+    stem = "partial.tasks" if args.quick else "tasks"
+    stored = RESULTS / f"{stem}.json"
     kept = {}
     if args.tables or (args.only and not args.quick and stored.exists()):
         kept = json.loads(stored.read_text())["tasks"]
@@ -76,15 +77,15 @@ def main() -> None:
         kept[name] = run(TASKS[name](args.data, args.quick))
         write(kept, stem, args.quick)
     write(kept, stem, args.quick)
-    print(f"written: {stem}.md, {stem}.json" + ("" if args.quick else f", {DOCS}"))
+    print(f"written: {RESULTS / stem}.md, {stem}.json" + ("" if args.quick else f", {DOCS}"))
 
 
-def write(tasks: dict, stem: Path, quick: bool) -> None:
+def write(tasks: dict, stem: str, quick: bool) -> None:
     """Writes the results as JSON and as tables."""
     report = {"machine": machine(), "tasks": {key: tasks[key] for key in TASKS if key in tasks}}
-    stem.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+    (RESULTS / f"{stem}.json").write_text(json.dumps(report, indent=1) + "\n")
     text = markdown(report, "" if quick else CONCLUSIONS)
-    stem.with_suffix(".md").write_text(text)
+    (RESULTS / f"{stem}.md").write_text(text)
     if not quick:
         DOCS.parent.mkdir(parents=True, exist_ok=True)
         DOCS.write_text(text)

@@ -29,7 +29,10 @@ def brute_force(rng, C, n, d, heads, qk_std, ov_std, runs, fixed=False):
     return np.stack(scores, axis=1), np.swapaxes(Y[:, :2], 1, 2), np.swapaxes(Y, 1, 2) @ Y / n
 
 
-@pytest.mark.parametrize(("n", "d", "fixed"), [(6, 2, False), (2, 1, False), (5, 3, True)])
+@pytest.mark.parametrize(
+    ("n", "d", "fixed"),
+    [(6, 2, False), (2, 1, False), pytest.param(5, 3, True, marks=pytest.mark.slow)],
+)
 def test_brute_force(key, n, d, fixed):
     """Also with fewer dimensions than tokens, where the Gram matrices are singular."""
     runs, options = 6000, {"heads": 2, "qk_std": 1.2, "ov_std": 0.8}

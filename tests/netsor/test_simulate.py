@@ -34,7 +34,10 @@ def test_sequential_is_dense(key):
 
 
 def test_runs_do_not_depend_on_the_batch(key):
-    p, _, _, s, y, _ = reused_matrix()
+    p = netsor.Program()
+    x = p.vector()
+    y = p.matrix() @ x
+    s = p.score(p.matrix() @ x, p.matrix() @ y)
     whole = p.simulate(16, key=key, runs=10, keep=(s, y))
     parts = p.simulate(16, key=key, runs=7, batch=3, keep=(s, y))
     with pytest.raises(KeyError, match="Initial 0 was not kept; add it to keep="):
