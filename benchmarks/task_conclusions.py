@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """What the stored run of the task benchmark says, in words."""
 
 CONCLUSIONS = """\
