@@ -1,7 +1,7 @@
 # What `limitformer` offers, and where it is: read by type checkers, and by `__init__.py`, which
 # imports a name when it is first used.
 
-from . import data, duals, empirical, files, gp, interop
+from . import data, duals, empirical, files, gp, interop, netsor
 from .files import load
 from .gp import (
     Posterior,
@@ -114,6 +114,7 @@ __all__ = [
     "learn",
     "load",
     "load_posterior",
+    "netsor",
     "relative",
     "ridge_path",
     "spectrum",
