@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import math
 
@@ -44,6 +45,22 @@ def test_json_and_files(tmp_path):
     result().write(tmp_path / "new", "table")
     assert (tmp_path / "new" / "table.md").read_text(encoding="utf-8") == result().markdown()
     assert json.loads((tmp_path / "new" / "table.json").read_text()) == content
+
+
+def test_runs_of_one_table_become_one(tmp_path):
+    result().write(tmp_path, "four")
+    read = Reproduction.read(tmp_path / "four.json")
+    assert read.markdown() == result().markdown()
+    deep = dataclasses.replace(SEEN, depth=8, n=500)
+    other = Reproduction("A table", (deep,), {"size": 32, "seed": 1}, 2.0, ("a note", "more"))
+    both = Reproduction.merge([other, read])
+    assert [row.depth for row in both.rows] == [4, 4, 8]
+    assert both.settings == {"size": "32", "seed": "1; -"}
+    assert both.notes == ("a note", "more")
+    assert both.seconds == pytest.approx(14.3)
+    assert "1000 at 4 convolutions, 500 at 8 convolutions" in both.markdown()
+    with pytest.raises(ValueError, match="runs of different tables"):
+        Reproduction.merge([read, dataclasses.replace(read, title="Another")])
 
 
 def test_published_numbers():

@@ -55,6 +55,11 @@ def _parser() -> argparse.ArgumentParser:
     imdb.add_argument("--vectors", default=SHARED / "glove6b_100d_top50k_f16.npz")
     _common(imdb, 3200, 1600)
     imdb.set_defaults(run=_imdb)
+    merge = commands.add_parser("merge", help="one table of several runs of the same command")
+    merge.add_argument("results", type=Path, nargs="+", help=".json files of earlier runs")
+    merge.add_argument("--out", type=Path, required=True, help="folder for the .md and .json")
+    merge.add_argument("--name", required=True, help="of the files in --out")
+    merge.set_defaults(run=_merge)
     prepare = commands.add_parser(
         "prepare",
         help="the inputs in one small npz, for a machine without parquet",
@@ -138,6 +143,12 @@ def _imdb(arguments):
         activations=tuple(arguments.activations.split(",")),
         **_shared(arguments, "hron-imdb"),
     )
+
+
+def _merge(arguments):
+    result = Reproduction.merge([Reproduction.read(path) for path in arguments.results])
+    result.write(arguments.out, arguments.name)
+    return result
 
 
 def _prepare(arguments):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,13 +131,59 @@ class Reproduction:
         align = [":--" if i == 0 else "--:" for i in range(len(head))]
         rows = ["| " + " | ".join(cells) + " |" for cells in (head, align, *lines)]
         settings = [f"- {name}: {value}" for name, value in self.settings.items()]
-        settings.append(f"- validation points in this table: {self.rows[0].n if self.rows else 0}")
+        settings.append(f"- validation points in this table: {self._points()}")
         notes = [f"- {note}" for note in self.notes]
         parts = [f"# {self.title}", "\n".join(rows), _EXPLANATION[self.compared]]
         parts += ["## Run", "\n".join([*settings, f"- time: {self.seconds:.0f} s"])]
         if notes:
             parts += ["## Notes", "\n".join(notes)]
         return "\n\n".join([*parts, "## Reference", REFERENCE]) + "\n"
+
+    def _points(self) -> str:
+        """How many validation points, by depth where that differs."""
+        counts: dict[int | None, int] = {}
+        for row in self.rows:
+            counts[row.depth] = max(row.n, counts.get(row.depth, 0))
+        if len(set(counts.values())) < 2:
+            return str(next(iter(counts.values()), 0))
+        return ", ".join(f"{n} at {depth} convolutions" for depth, n in counts.items())
+
+    @classmethod
+    def read(cls, path: Path) -> Reproduction:
+        """A result that `write` wrote, from its JSON."""
+        content = json.loads(path.read_text(encoding="utf-8"))
+        rows = tuple(
+            Row(
+                **{
+                    name: math.nan if value is None and name != "published" else value
+                    for name, value in row.items()
+                }
+            )
+            for row in content["rows"]
+        )
+        return cls(
+            content["title"],
+            rows,
+            content["settings"],
+            content["seconds"],
+            tuple(content["notes"]),
+            content["compared"],
+        )
+
+    @classmethod
+    def merge(cls, parts: Sequence[Reproduction]) -> Reproduction:
+        """One table of several runs, such as one run for every depth; settings of all are kept."""
+        titles = {part.title for part in parts}
+        if len(titles) != 1 or len({part.compared for part in parts}) != 1:
+            raise ValueError(f"these are runs of different tables: {sorted(titles)}")
+        settings = {
+            name: "; ".join(dict.fromkeys(str(part.settings.get(name, "-")) for part in parts))
+            for name in dict.fromkeys(name for part in parts for name in part.settings)
+        }
+        rows = sorted((row for part in parts for row in part.rows), key=lambda row: row.depth or 0)
+        notes = dict.fromkeys(note for part in parts for note in part.notes)
+        seconds = sum(part.seconds for part in parts)
+        return cls(parts[0].title, tuple(rows), settings, seconds, tuple(notes), parts[0].compared)
 
     def to_json(self) -> str:
         """Everything as JSON; numbers that are not there are null."""
