@@ -177,3 +177,25 @@ def test_memory_chunks_are_the_same_draws(key):
     net = lf.Serial(lf.Attention(heads=2), lf.MeanPool())
     a, b = (net.law(X, key=key, draws=9, memory=m) for m in (None, 2**17))
     np.testing.assert_allclose(a.nngp, b.nngp, rtol=1e-12)
+
+
+def test_statistics_are_streamed_where_kernels_do_not_fit(key):
+    net = lf.Serial(lf.Dense(), lf.Attention(heads=2))
+    whole, parts = (net.law(X, key=key, draws=40, memory=m) for m in (None, 2**15))
+    with pytest.raises(ValueError, match=r"40 kernels do not fit .* streamed"):
+        _ = parts.nngp
+    y, points = np.linspace(-2, 2, 5), [0, 4]
+    pairs = np.stack([y, y], axis=1)
+    for of in (
+        lambda law: law.mean,
+        lambda law: law.variance,
+        lambda law: law.kurtosis,
+        lambda law: law.density(y, 3),
+        lambda law: law.joint_density(pairs, points),
+    ):
+        np.testing.assert_allclose(of(parts).value, of(whole).value, rtol=1e-10)
+        np.testing.assert_allclose(of(parts).sem, of(whole).sem, rtol=1e-8)
+    sample = [law.sample(key=key, coordinates=2) for law in (whole, parts)]
+    second = [s[..., 0] ** 2 for s in sample]  # eigenvectors may differ in sign
+    assert sample[1].shape == (40, 3, 4, 2)
+    np.testing.assert_allclose(second[0], second[1], rtol=1e-6)

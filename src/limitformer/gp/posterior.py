@@ -21,8 +21,8 @@ from .replicates import error_of
 from .solve import Factor, warn_if_imprecise
 from .training import (
     KINDS,
-    Estimate,
     KernelOptions,
+    Replicated,
     check_targets,
     count,
     kernels,
@@ -82,8 +82,8 @@ class Posterior:
     kind: str
     noise: np.ndarray
     options: KernelOptions
-    K: Estimate | None
-    T: Estimate | None
+    K: Replicated | None
+    T: Replicated | None
 
     def __repr__(self) -> str:
         n, outputs = self.y.shape
@@ -102,7 +102,7 @@ class Posterior:
         return y if self._rows is None else y[self._rows]
 
     @property
-    def gram(self) -> Estimate:
+    def gram(self) -> Replicated:
         """The kernel that is inverted: K for the NNGP, T otherwise."""
         found = self.K if self.kind == "nngp" else self.T
         assert found is not None
@@ -251,7 +251,7 @@ class Posterior:
             row *= self.targets.shape[1]
         return max(_AHEAD, memory_budget(self.options.memory) // 4 // row)
 
-    def _against(self, x, x_mask) -> dict[str, Estimate]:
+    def _against(self, x, x_mask) -> dict[str, Replicated]:
         found = kernels(self.net, x, x_mask, self.x, self.x_mask, KINDS[self.kind], self.options)
         if self._rows is None:
             return found
@@ -329,15 +329,16 @@ def condition(
     draws: int | None = None,
     memory=None,
     progress=False,
-) -> Posterior:
+) -> Any:
     """Condition a network on data.
 
     kind="nngp": the Bayesian posterior of the infinitely wide network. kind="ntk": mean and
     covariance, over initialisations, of the network trained by gradient flow. kind="ntkgp": the
-    tangent kernel as if it were a prior covariance.
+    tangent kernel as if it were a prior covariance. A network with finitely many heads gives the
+    mixture over its scores, `limitformer.heads.posterior.HeadsPosterior`, and needs a key.
 
     Args:
-        net: the network; infinitely many heads.
+        net: the network.
         x, x_mask: training inputs, as for `net.kernel`.
         y: targets `(n,)`, `(n, outputs)`, or `(n, tokens, outputs)` for a network without readout.
         noise: variance of the targets' noise: one number, one per target, or `lf.relative(1e-6)`
@@ -345,6 +346,9 @@ def condition(
         dtype, key, draws, memory: as for `net.kernel`, used for new inputs as well. Solves are in
             float64 whatever the kernel's type.
         progress: True, or a function `(done, total, seconds left)`.
+
+    Returns:
+        A `Posterior`, or a `HeadsPosterior`.
 
     Raises:
         ValueError: targets that do not fit, a kernel that is singular with this noise.
@@ -362,7 +366,17 @@ def condition(
         Lee et al. 2019, arXiv 1902.06720 (the trained ensemble).
     """
     choice("kind", kind, tuple(KINDS))
-    _check_heads(net)
+    if (path := _finite_heads(net)) is not None:
+        if kind != "nngp":
+            raise ValueError(
+                f"{path} has finitely many heads, and its scores move during training: a tangent "
+                'kernel would be a linearisation only; use kind="nngp" (the exact mixture), or the '
+                "limit net.with_heads(lf.inf)"
+            )
+        from ..heads.posterior import DRAWS, condition_heads
+
+        shared = {"x_mask": x_mask, "dtype": dtype, "memory": memory, "progress": progress}
+        return condition_heads(net, x, y, noise=noise, key=key, draws=draws or DRAWS, **shared)
     targets = check_targets(y, count(x))
     defaults = KernelOptions()
     options = KernelOptions(dtype, key, defaults.draws if draws is None else draws, memory)
@@ -393,11 +407,10 @@ def semidefinite_root(cov: np.ndarray) -> np.ndarray:
     return U * np.sqrt(np.maximum(w, 0.0))
 
 
-def _check_heads(net: Layer) -> None:
+def _finite_heads(net: Layer) -> str | None:
+    """The first layer of finitely many heads whose scores are random, if any."""
     for path, leaf in leaves(net):
         heads = getattr(leaf, "heads", math.inf)
         if math.isfinite(heads) and getattr(leaf, "scale", "") == "sqrt":
-            raise NotImplementedError(
-                f"{path} has {heads} heads, whose posterior is a mixture; condition on the limit "
-                "of infinitely many with net.with_heads(lf.inf)"
-            )
+            return path
+    return None

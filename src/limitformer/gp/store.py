@@ -20,7 +20,7 @@ import numpy as np
 from ..extras import optional
 from ..files import digest, loads, to_toml
 from .posterior import Posterior
-from .training import Estimate, KernelOptions
+from .training import KernelOptions, Replicated
 
 FORMAT = 1
 _ARRAYS, _TEXT, _NET = "arrays.safetensors", "posterior.toml", "network.toml"
@@ -151,10 +151,10 @@ def _inputs(arrays, name: str, inputs: int, single: bool) -> Any:
     return None if all(p is None for p in parts) else parts
 
 
-def _estimate(arrays, name: str) -> Estimate | None:
+def _estimate(arrays, name: str) -> Replicated | None:
     if name not in arrays:
         return None
-    return Estimate(arrays[name], arrays.get(f"{name}.deviations"))
+    return Replicated(arrays[name], arrays.get(f"{name}.deviations"))
 
 
 def _sha256(path: Path) -> str:

@@ -29,20 +29,20 @@ class KernelOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class Estimate:
+class Replicated:
     """A kernel matrix, with its deviations `(R, ...)` over replicates if it is an estimate."""
 
     value: np.ndarray
     deviations: np.ndarray | None = None
 
     @classmethod
-    def of(cls, array: np.ndarray, replicated: bool) -> Estimate:
+    def of(cls, array: np.ndarray, replicated: bool) -> Replicated:
         return cls(*centred(array)) if replicated else cls(array)
 
-    def take(self, *index) -> Estimate:
+    def take(self, *index) -> Replicated:
         """The same rows or columns of the value and of every deviation."""
         moved = None if self.deviations is None else self.deviations[(slice(None), *index)]
-        return Estimate(self.value[index], moved)
+        return Replicated(self.value[index], moved)
 
 
 def kernels(net: Layer, x, x_mask, y, y_mask, kinds, options: KernelOptions, progress=False):
@@ -50,7 +50,7 @@ def kernels(net: Layer, x, x_mask, y, y_mask, kinds, options: KernelOptions, pro
     k = net.kernel(
         x, y, x_mask, y_mask, kinds=kinds, replicates="each", progress=progress, **options.as_dict()
     )
-    return {kind: Estimate.of(_matrix(getattr(k, kind), k), bool(k.replicates)) for kind in kinds}
+    return {kind: Replicated.of(_matrix(getattr(k, kind), k), bool(k.replicates)) for kind in kinds}
 
 
 def own_kernels(net: Layer, x, x_mask, kinds, options: KernelOptions) -> dict[str, np.ndarray]:

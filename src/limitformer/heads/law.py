@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.optimize
-from jaxtyping import Array, Float
-from scipy.special import logsumexp, ndtr
+from jaxtyping import Float
 
-from ..kernel.blocks import memory_budget
+from ..estimate import Estimate, mean_of
 from ..kernel.gram import check_kinds
-from ..kernel.inputs import as_arrays, float_type, streams_of
-from ..kernel.network import Network, cast, needs_of
 from ..kernel.progress import Progress
 from ..layers.base import Layer, leaves
+from .draws import SCORE_DRAWS, Draws, Inputs
+from .mixture import Mixture
 
-SCORE_DRAWS = 128
 _LINEAR = ("Dense", "Conv", "AvgPool", "MeanPool", "SumPool", "FirstToken", "LastToken", "Flatten")
-_LARGEST_CHUNK = 4096
-
-
-@dataclasses.dataclass(frozen=True)
-class Estimate:
-    """A mean over draws and its standard error."""
-
-    value: Any
-    sem: Any
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -41,40 +29,47 @@ class Law:
 
     Given the scores of all heads, every output coordinate is an independent Gaussian with the
     kernel of the draw; over draws, a coordinate is a scale mixture of Gaussians, and coordinates
-    share their scores: they are exchangeable, not independent.
+    share their scores: they are exchangeable, not independent. Statistics are streamed over blocks
+    of draws, so any number of draws will do.
 
     Attributes:
-        nngp: `(draws, n, n)`, or `(draws, n, n, tokens, tokens)` without a readout.
-        ntk: like nngp, the tangent kernel averaged over outputs given the scores; None if not asked
-            for.
+        blocks: of draws, `(K, T)` with K `(block, n, n)`, or `(block, n, n, tokens, tokens)`
+            without a readout; T is None if it was not asked for.
     """
 
-    nngp: Float[np.ndarray, "draws n n *tokens"]
-    ntk: Float[np.ndarray, "draws n n *tokens"] | None = None
+    blocks: Iterable[tuple[np.ndarray, np.ndarray | None]]
 
     @property
     def draws(self) -> int:
-        return len(self.nngp)
+        return len(self.variances)
 
     @property
+    def nngp(self) -> Float[np.ndarray, "draws n n *tokens"]:
+        """The conditional kernels of all draws, if they fit into memory."""
+        self._check_memory()
+        return np.concatenate([K for K, _ in self.blocks])
+
+    @property
+    def ntk(self) -> Float[np.ndarray, "draws n n *tokens"] | None:
+        """Like nngp, the tangent kernel averaged over outputs given the scores."""
+        self._check_memory()
+        found = [T for _, T in self.blocks if T is not None]
+        return np.concatenate(found) if found else None
+
+    @functools.cached_property
     def mean(self) -> Estimate:
         """E[K]: the kernel of infinitely many heads if one layer has finitely many."""
-        return _mean(self.nngp)
+        return mean_of(K for K, _ in self.blocks)
 
-    @property
+    @functools.cached_property
     def variance(self) -> Estimate:
         """Var[K], entry by entry."""
-        return _mean((self.nngp - self.nngp.mean(axis=0)) ** 2)
+        return mean_of((K - self.mean.value) ** 2 for K, _ in self.blocks)
 
-    @property
+    @functools.cached_property
     def variances(self) -> Float[np.ndarray, "draws points"]:
         """K(x, x) of every input (and token): what the mixture is over."""
-        K = self.nngp
-        own = np.diagonal(K, axis1=1, axis2=2)  # (draws, *tokens, n)
-        if K.ndim == 3:
-            return own
-        own = np.diagonal(own, axis1=1, axis2=2)  # (draws, n, tokens)
-        return own.reshape(len(K), -1)
+        return np.concatenate([_own(K) for K, _ in self.blocks])
 
     @property
     def kurtosis(self) -> Estimate:
@@ -103,75 +98,100 @@ class Law:
 
         Without a readout `(draws, n, tokens, coordinates)`. Coordinates of a draw share its scores.
         """
-        K, shape = self._matrices()
-        w, U = np.linalg.eigh(K)
-        half = U * np.sqrt(np.maximum(w, 0.0))[:, None, :]
-        with jax.enable_x64(True):
-            z = np.asarray(jax.random.normal(key, (len(K), K.shape[1], coordinates), jnp.float64))
-        return (half @ z).reshape(len(K), *shape, coordinates)
+        found, start = [], 0
+        for block, _ in self.blocks:
+            K, shape = _matrices(block)
+            w, U = np.linalg.eigh(K)
+            half = U * np.sqrt(np.maximum(w, 0.0))[:, None, :]
+            z = _normals(key, start, (len(K), K.shape[1], coordinates))
+            found.append((half @ z).reshape(len(K), *shape, coordinates))
+            start += len(K)
+        return np.concatenate(found)
+
+    def at(self, point: int = 0) -> Mixture:
+        """The law of one coordinate at one input: E[ N(y; 0, K_ii) ] over draws."""
+        v = self.variances[:, point]
+        return Mixture(np.zeros_like(v), v)
 
     def density(self, values, point: int = 0) -> Estimate:
         """Density of one coordinate at one input, exactly over the draws.
 
         p(y) = E[ N(y; 0, K_ii) ]
         """
-        y, v = np.asarray(values, float)[:, None], self.variances[:, point]
-        return _mean(np.exp(-0.5 * y * y / v) / np.sqrt(2 * np.pi * v), axis=1)
+        return self.at(point).density(values)
 
     def joint_density(self, values, points=None) -> Estimate:
         """Density of one coordinate at several inputs together, `values` `(m, points)`."""
-        K, _ = self._matrices()
-        index = np.arange(K.shape[1]) if points is None else np.asarray(points)
-        K = K[:, index[:, None], index]
         y = np.atleast_2d(np.asarray(values, float))
-        try:
-            L = np.linalg.cholesky(K)
-        except np.linalg.LinAlgError:
-            raise ValueError(
-                "a conditional kernel is singular, so these inputs have no joint density; leave "
-                "out inputs (or tokens) that others determine"
-            ) from None
-        z = np.linalg.solve(L, np.broadcast_to(y.T, (len(K), *y.T.shape)))
-        log = -0.5 * np.sum(z * z, axis=1)
-        log -= np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)[:, None]
-        log -= 0.5 * len(index) * math.log(2 * math.pi)
-        top = np.asarray(logsumexp(log, axis=0)) - math.log(len(K))
-        sem = np.exp(log - top).std(axis=0, ddof=1) / math.sqrt(len(K)) * np.exp(top)
-        return Estimate(np.exp(top), sem)
+        logs = [_log_density(_matrices(K)[0], y, points) for K, _ in self.blocks]
+        top = np.max([log.max(axis=0) for log in logs], axis=0)
+        found = mean_of(np.exp(log - top) for log in logs)
+        return Estimate(found.value * np.exp(top), found.sem * np.exp(top))
 
     def cdf(self, values, point: int = 0) -> Estimate:
         """P(y <= value) of one coordinate at one input."""
-        y = np.atleast_1d(np.asarray(values, float))[:, None]
-        return _mean(ndtr(y / np.sqrt(self.variances[:, point])), axis=1)
+        return self.at(point).cdf(values)
 
     def tail(self, values, point: int = 0) -> Estimate:
         """P(|y| > value)."""
-        y = np.atleast_1d(np.asarray(values, float))[:, None]
-        return _mean(2 * ndtr(-np.abs(y) / np.sqrt(self.variances[:, point])), axis=1)
+        return self.at(point).tail(values)
 
     def quantile(self, probabilities, point: int = 0) -> Estimate:
         """Values that one coordinate stays below with these probabilities."""
-        p = np.atleast_1d(np.asarray(probabilities, float))
-        if ((p <= 0) | (p >= 1)).any():
-            raise ValueError(f"probabilities must lie between 0 and 1, got {probabilities!r}")
-        far = 40 * math.sqrt(self.variances[:, point].max())
-        found = np.array(
-            [
-                scipy.optimize.brentq(
-                    lambda y, q=q: float(self.cdf(y, point).value[0]) - q, -far, far, xtol=1e-12
-                )
-                for q in p
-            ]
-        )
-        return Estimate(found, self.cdf(found, point).sem / self.density(found, point).value)
+        return self.at(point).quantile(probabilities)
 
-    def _matrices(self) -> tuple[np.ndarray, tuple[int, ...]]:
-        """Kernels as square matrices, and the shape of their rows."""
-        K = np.asarray(self.nngp, float)
-        if K.ndim == 3:
-            return K, K.shape[1:2]
-        d, n, _, S, _ = K.shape
-        return np.swapaxes(K, 2, 3).reshape(d, n * S, n * S), (n, S)
+    def _check_memory(self) -> None:
+        if isinstance(self.blocks, Draws):
+            with jax.enable_x64(True):
+                fits = self.blocks.fits
+            if not fits:
+                raise ValueError(
+                    f"{self.blocks.draws} kernels do not fit into half of the memory budget of "
+                    f"{self.blocks.budget / 2**20:.0f} MiB; use the statistics (mean, variances, "
+                    "density, sample), which are streamed, fewer draws, or memory= in net.law"
+                )
+
+
+def _own(K: np.ndarray) -> np.ndarray:
+    """K(x, x) of every input and token, `(draws, points)`."""
+    own = np.diagonal(K, axis1=1, axis2=2)  # (draws, *tokens, n)
+    if K.ndim == 3:
+        return own
+    return np.diagonal(own, axis1=1, axis2=2).reshape(len(K), -1)  # (draws, n, tokens)
+
+
+def _matrices(K: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
+    """Kernels as square matrices, and the shape of their rows."""
+    K = np.asarray(K, float)
+    if K.ndim == 3:
+        return K, K.shape[1:2]
+    d, n, _, S, _ = K.shape
+    return np.swapaxes(K, 2, 3).reshape(d, n * S, n * S), (n, S)
+
+
+def _normals(key, start: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Standard normals of draws from `start` on; each draw has its own key."""
+    with jax.enable_x64(True):
+        keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(start, start + shape[0]))
+        draw = jax.vmap(lambda k: jax.random.normal(k, shape[1:], jnp.float64))
+        return np.asarray(draw(keys))
+
+
+def _log_density(K: np.ndarray, y: np.ndarray, points) -> np.ndarray:
+    """log N(y; 0, K) of every draw and row of y, `(draws, m)`."""
+    index = np.arange(K.shape[1]) if points is None else np.asarray(points)
+    K = K[:, index[:, None], index]
+    try:
+        L = np.linalg.cholesky(K)
+    except np.linalg.LinAlgError:
+        raise ValueError(
+            "a conditional kernel is singular, so these inputs have no joint density; leave "
+            "out inputs (or tokens) that others determine"
+        ) from None
+    z = np.linalg.solve(L, np.broadcast_to(y.T, (len(K), *y.T.shape)))
+    log = -0.5 * np.sum(z * z, axis=1)
+    log -= np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)[:, None]
+    return log - 0.5 * len(index) * math.log(2 * math.pi)
 
 
 def law(
@@ -200,7 +220,8 @@ def law(
         draws: of the scores of the whole network.
         kinds: "nngp", "ntk" or both. The tangent kernel is that averaged over outputs given the
             scores, exact if one layer has finitely many heads and only linear layers follow it.
-        memory: budget in bytes for a block of draws, or a string such as "2GiB".
+        memory: budget in bytes, or a string such as "2GiB"; kernels that fit into half of it are
+            kept, others are drawn again for every statistic.
         progress: True, or a function `(done, total, seconds left)`.
 
     Raises:
@@ -221,35 +242,14 @@ def law(
         raise ValueError(f"draws={draws}; use at least 1")
     if "ntk" in kinds:
         _check_tangent(net)
-    dtype = float_type(as_arrays(x, "x"), dtype)
-    report = Progress.of(progress)
     with jax.enable_x64(True):
-        net = cast(net, dtype)
-        streams = streams_of(net, x, x_mask, "x", dtype=dtype)
-        network = Network(net, *needs_of(net), "ntk" in kinds)
-        tokens = streams[0].n * max(s.tokens for s in streams)
-        finite = [getattr(leaf, "heads", math.inf) for _, leaf in leaves(net)]
-        heads = max((h for h in finite if math.isfinite(h)), default=1)
-        each = np.dtype(dtype).itemsize * tokens * tokens * (16 + 2 * heads)
-        size = int(min(draws, _LARGEST_CHUNK, max(1, memory_budget(memory) // 4 // each)))
-        keys = jax.random.split(key, draws)
-        parts: list[tuple] = []
-        for start in range(0, draws, size):
-            index = np.minimum(np.arange(start, start + size), draws - 1)
-            found = _draw(network, streams, keys[index], score_draws)
-            kept = min(size, draws - start)
-            parts.append(tuple(None if v is None else np.asarray(v)[:kept] for v in found))
-            if report is not None:
-                report(min(start + size, draws), draws)
-    K: Any
-    K, T = (None if v[0] is None else np.concatenate(v) for v in zip(*parts, strict=True))
-    return Law(K, T if "ntk" in kinds else None)
-
-
-@eqx.filter_jit
-def _draw(network: Network, streams, keys: Array, score_draws: int):
-    with jax.default_matmul_precision("highest"):
-        return jax.vmap(lambda k: network.joint(streams, k, score_draws))(keys)
+        inputs = Inputs.of(net, x, x_mask, "ntk" in kinds, dtype)
+        blocks = Draws(inputs, key, draws, score_draws, memory, Progress.of(progress))
+        fits = blocks.fits
+    if fits:
+        for _ in blocks:
+            pass
+    return Law(blocks)
 
 
 def _check_tangent(net: Layer) -> None:
@@ -267,9 +267,3 @@ def _check_tangent(net: Layer) -> None:
             f"heads followed by linear layers; here {wrong[0]} comes after it. Use a finite twin: "
             "lf.empirical.ntk of net.twin(...)"
         )
-
-
-def _mean(values: np.ndarray, axis: int = 0) -> Estimate:
-    n = values.shape[axis]
-    sem = values.std(axis=axis, ddof=1) / math.sqrt(n) if n > 1 else np.nan
-    return Estimate(values.mean(axis=axis), sem)

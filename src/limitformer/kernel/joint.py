@@ -8,18 +8,32 @@ scores, every layer is the map that it is for infinitely many heads.
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import jax
 
 from ..layers.base import AnyLayer, Composite, Context
-from .passes import CrossRun, Joint, MarginalRun, PairRun, _is_cross, _is_marginal, _join, _split
+from .passes import (
+    CrossRun,
+    Joint,
+    MarginalRun,
+    PairRun,
+    _is_cross,
+    _is_marginal,
+    _join,
+    _split,
+    turn_name,
+)
 
 
 class JointRun(PairRun):
     """One draw of the conditional kernels of all pairs of some inputs: `Joint(x, None, k)`."""
 
     def context(self, path: str) -> Context:
-        return dataclasses.replace(super().context(path), joint=True)
+        given = self.options.normals
+        normals = None if given is None else functools.partial(given, turn_name(path, self.depth))
+        new = {"joint": True, "normals": normals, "first": self.options.first}
+        return dataclasses.replace(super().context(path), **new)
 
     def __call__(self, layer: AnyLayer, state, name: str):
         if isinstance(layer, Composite):
@@ -28,7 +42,7 @@ class JointRun(PairRun):
         ctx = self.context(path)
         x, _, k = _split(state)
         if layer.random_scores:
-            ctx = dataclasses.replace(ctx, features=layer.joint_features(x, k))
+            ctx = dataclasses.replace(ctx, features=layer.joint_features(x, k, ctx))
         x, record = layer.marginal(x, ctx)
         k = layer.cross(k, *_both(record), ctx)
         x, k = (

@@ -99,15 +99,22 @@ class Network(eqx.Module):
         run = CrossRun(self.options(None, 0), records, records, lead=1)
         return finish(run(self.net, _one(blocks), "net"), self.ntk)
 
-    def joint(self, streams, key, draws: int):
-        """K and T of all pairs of some inputs, for one draw of the scores of finite heads."""
+    def joint(self, streams, key, draws: int, normals=None, first: int | None = None):
+        """K and T of all pairs of some inputs, for one draw of the scores of finite heads.
+
+        The normals of the scores come from the key, or from `normals(layer, shape, dtype)`, with
+        repeats as plain loops so that every layer has a name. If `first` inputs are given with the
+        same normals, then more inputs after them leave their kernels as they are.
+        """
         index = jnp.arange(streams[0].n)
         states = tuple(
             Joint(_start(s, i, index, Form.FULL), None, _start_cross(s, s, Form.FULL))
             for i, s in enumerate(streams)
         )
-        run = JointRun(self.options(key, draws))
-        state = run(self.net, _one(states), "net")
+        options = self.options(key, draws)
+        if normals is not None:
+            options = dataclasses.replace(options, normals=normals, first=first, unroll=True)
+        state = JointRun(options)(self.net, _one(states), "net")
         if isinstance(state, tuple):
             return finish(tuple(s.k for s in state), self.ntk)
         values = finish(state.k, self.ntk)

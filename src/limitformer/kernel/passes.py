@@ -48,6 +48,8 @@ class Options:
     pull: bool = True
     unroll: bool = False  # run repeats as a plain loop, so that every layer can be looked at
     notes: set[str] | None = None  # a pass without numbers, in which layers leave notes
+    normals: Any = None  # of the scores of finite heads, by (name of the layer, shape, type)
+    first: int | None = None  # inputs that decide which features scores come from; None: all
 
 
 class Run:

@@ -7,6 +7,7 @@ averages into K' and T', and holds the finite twin.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -95,21 +96,16 @@ class Scores(eqx.Module):
         share = 1 / key_count(seen, v.shape, v.dtype) if self.per_key else None
         return elementwise.prepare(zeta, v, biases, seen, share)
 
-    def drawn_side(self, Fq, Fk, seen, ctx: Context):
-        """The side of one input for finitely many heads."""
+    def random_side(self, Fq, Fk, seen, ctx: Context):
+        """The side of one input from draws of its scores: of all heads, or to average over."""
         Sq, Sk = Fq.shape[-2], Fk.shape[-2]
-        return drawn.prepare(
-            self.zeta,
-            Fq,
-            Fk,
-            self.qk_std,
-            key=ctx.key,
-            heads=int(self.heads),
-            seen=seen,
-            biases=self.biases(Sq, Sk),
-            phases=self.phases(Sq, Sk, Fq.dtype),
-            per_key=self.per_key,
-        )
+        biases, phases = self.biases(Sq, Sk), self.phases(Sq, Sk, Fq.dtype)
+        given = {"seen": seen, "biases": biases, "phases": phases}
+        if self.law == "sampled":
+            return sampled.prepare(Fq, Fk, self.qk_std, key=ctx.key, draws=ctx.draws, **given)
+        normals: Any = ctx.normals or functools.partial(jax.random.normal, ctx.key)  # pyright: ignore
+        given |= {"heads": int(self.heads), "per_key": self.per_key}
+        return drawn.prepare(self.zeta, Fq, Fk, self.qk_std, normals=normals, **given)
 
     def average(self, rx, ry, k: Kernels, ntk: bool, diag: bool) -> Averages:
         """Averages over scores of the products of weights, from the two sides."""
@@ -297,20 +293,7 @@ class Attention(Leaf):
                 if self._places:
                     features = self.position.features(features, place)
                 features = own_features(features, state, ctx)
-            S = state.facts.tokens
-            if scores.law == "drawn":
-                side = scores.drawn_side(features, features, padded, ctx)
-            else:
-                side = sampled.prepare(
-                    features,
-                    features,
-                    self.qk_std,
-                    key=ctx.key,
-                    draws=ctx.draws,
-                    seen=padded,
-                    biases=scores.biases(S, S),
-                    phases=scores.phases(S, S, dtype),
-                )
+            side = scores.random_side(features, features, padded, ctx)
         record = AttentionRecord(side, place, state.mask)
         own = None
         if ctx.need.marginal:
@@ -350,11 +333,15 @@ class Attention(Leaf):
             Kxy = self.position.scores_K(Kxy, px, py)
         return joint_features(Kxx, Kyy, Kxy)
 
-    def joint_features(self, x: Marginal, k: Cross):
-        """Features of the score kernel of all inputs together, `(n, S, n S)`."""
-        K = k.K
+    def joint_features(self, x: Marginal, k: Cross, ctx: Context):
+        """Features of the score kernel of all inputs together, `(n, S, at most n S)`."""
+        K, F = k.K, known_features(x, ctx)
+        place: Any = None
         if self._places:
-            place: Any = Coordinates.of(x.facts.grid, x.mask, x.unit.shape, x.unit.dtype)
+            place = Coordinates.of(x.facts.grid, x.mask, x.unit.shape, x.unit.dtype)
+        if F is not None:
+            return self.position.features(F, place) if self._places else F
+        if self._places:
             rows, cols = (
                 jax.tree.map(cut, place) for cut in (lambda a: a[:, None], lambda a: a[None])
             )
@@ -404,6 +391,14 @@ class Attention(Leaf):
 
     def work(self, S1, S2, out, draws):
         return attention_work(self.scores, S1, S2, out, draws)
+
+
+def known_features(x: Marginal, ctx: Context):
+    """Features of all inputs where they are known and fewer than their tokens, else None."""
+    if x.F is None:
+        return None
+    n, S, width = x.F.shape
+    return x.F if width < (ctx.first or n) * S else None
 
 
 def own_features(F, state: Marginal, ctx: Context):

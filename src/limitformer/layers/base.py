@@ -34,6 +34,8 @@ class Context:
         features: score features of this side, where the pass has factored a pair's joint kernel.
         notes: in a pass without numbers, what the layer tells the engine.
         joint: the pass draws the scores of all inputs together, so finitely many heads are allowed.
+        normals: where such a pass takes the normals of a shape and type from; None: from the key.
+        first: as many inputs decide which features such a pass draws scores from; None: all.
     """
 
     path: str
@@ -44,6 +46,8 @@ class Context:
     features: Any = None
     notes: set[str] | None = None
     joint: bool = False
+    normals: Callable[[tuple[int, ...], Any], jax.Array] | None = None
+    first: int | None = None
 
 
 class Layer(eqx.Module):

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from ..duals import Identity
 from ..kernel.state import Cross, Form, Marginal, Need
-from ..scores import joint_features, sampled
+from ..scores import joint_features
 from ..scores.factor import all_features
 from ..scores.law import Kernels
 from .attention import (
@@ -25,6 +25,7 @@ from .attention import (
     ctx_without_ntk,
     inf,
     init_heads,
+    known_features,
     outputs,
     own_features,
     pairs_of,
@@ -113,19 +114,7 @@ class CrossAttention(Leaf):
             side = scores.elementwise_side(vx, vc, seen)
         else:
             Fq, Fk = ctx.features or (own_features(s.F, s, ctx) for s in (x, c))
-            if scores.law == "drawn":
-                side = scores.drawn_side(Fq, Fk, seen, ctx)
-            else:
-                side = sampled.prepare(
-                    Fq,
-                    Fk,
-                    self.qk_std,
-                    key=ctx.key,
-                    draws=ctx.draws,
-                    seen=seen,
-                    biases=None,
-                    phases=None,
-                )
+            side = scores.random_side(Fq, Fk, seen, ctx)
         record = AttentionRecord(side, None, x.mask)
         own = None
         if ctx.need.marginal:
@@ -150,9 +139,12 @@ class CrossAttention(Leaf):
         keys = joint_features(x[1].K, y[1].K, k[1].K)
         return (queries[0], keys[0]), (queries[1], keys[1])
 
-    def joint_features(self, x, k):
+    def joint_features(self, x, k, ctx: Context):
         """Features of queries and keys of all inputs together."""
-        return all_features(k[0].K), all_features(k[1].K)
+        return tuple(
+            all_features(b.K) if (F := known_features(s, ctx)) is None else F
+            for s, b in zip(x, k, strict=True)
+        )
 
     def init(self, key, acts, ctx):
         query, context = acts

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from ..estimate import Estimate
 from ..scores.factor import semidefinite_cholesky
 from .conditions import ConditionWarning, check
 from .expectation import REPLICATES
@@ -19,14 +20,6 @@ from .given import Given, Shape, evaluate, needs_scores
 from .program import Moment, Node, Program, Score, Vector
 
 _NUMBERS_AT_ONCE = 2**24
-
-
-@dataclasses.dataclass(frozen=True)
-class Estimate:
-    """A value and its standard error (0 where the value is exact)."""
-
-    value: Float[np.ndarray, "*shape"]
-    sem: Float[np.ndarray, "*shape"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

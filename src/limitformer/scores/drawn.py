@@ -31,18 +31,19 @@ class Heads(eqx.Module):
 
 
 def prepare(
-    zeta: Dual | None, Fq, Fk, qk_std, *, key, heads: int, seen, biases, phases, per_key: bool
+    zeta: Dual | None, Fq, Fk, qk_std, *, normals, heads: int, seen, biases, phases, per_key: bool
 ) -> Heads:
     """Attention weights of `heads` independent heads.
 
     Args:
         zeta: the elementwise map, or None for softmax.
         Fq, Fk: features of the queries' and keys' score kernels.
+        normals: standard normals of a shape and type.
         seen, biases, phases: as in `sampled.prepare`; head h has bias h modulo their number.
     """
     shape = (Fq.shape[-1], Fk.shape[-1])
     terms = () if phases is None else (phases.shape[0],)
-    Z = jax.random.normal(key, (heads, *terms, *shape), Fq.dtype)
+    Z = normals((heads, *terms, *shape), Fq.dtype)
     G = draw_scores(Fq, Fk, Z, qk_std, phases)
     if biases is not None:
         if heads % len(biases):
