@@ -1,7 +1,8 @@
 # What `limitformer` offers, and where it is: read by type checkers, and by `__init__.py`, which
 # imports a name when it is first used.
 
-from . import data, duals, empirical, files, gp, interop, netsor
+from . import data, duals, empirical, files, gp, interop, netsor, tiles
+from .depth.profile import depth_profile
 from .files import load
 from .gp import (
     Posterior,
@@ -47,6 +48,7 @@ from .layers.pool import FirstToken, Flatten, LastToken, MeanPool, SumPool
 from .layers.position import Alibi, OneHot, Position, RelativeBias, Rotary, SquaredExponential
 from .layers.residual_attention import ResidualAttention
 from .layers.transformer import Block, Transformer, VisionTransformer
+from .tiles.gram import Gram, gram
 
 __version__: str
 
@@ -71,6 +73,7 @@ __all__ = [
     "Gaussian",
     "Gelu",
     "GeluTanh",
+    "Gram",
     "Kernel",
     "LastToken",
     "Layer",
@@ -105,10 +108,12 @@ __all__ = [
     "classify",
     "condition",
     "data",
+    "depth_profile",
     "duals",
     "empirical",
     "files",
     "gp",
+    "gram",
     "inf",
     "interop",
     "learn",
@@ -118,4 +123,5 @@ __all__ = [
     "relative",
     "ridge_path",
     "spectrum",
+    "tiles",
 ]

@@ -13,7 +13,7 @@ X = 2 * np.eye(4)[None]
 
 
 def mixture(v):
-    return Law(np.asarray(v, float)[:, None, None])
+    return Law([(np.asarray(v, float)[:, None, None], None)])
 
 
 def test_a_gaussian_is_at_no_distance():

@@ -70,7 +70,16 @@ def distances(law: Law, point: int = 0, variance: float | None = None) -> Distan
         >>> bool(few.kl.value > 20 * distances(many).kl.value)
         True
     """
-    v = law.variances[:, point]
+    return mixture_distances(law.variances[:, point], variance)
+
+
+def mixture_distances(v: np.ndarray, variance: float | None = None) -> Distances:
+    """Distances of the mixture mean_d N(0, v_d) from a Gaussian.
+
+    Args:
+        v: `(draws,)` positive variances.
+        variance: of the Gaussian; None takes the mean of v.
+    """
     if len(v) < 4:
         raise ValueError(f"the law has {len(v)} draws; distances need at least 4, better 1000")
     if (v <= 0).any():

@@ -6,18 +6,26 @@ matplotlib is imported by the first plot, and comes with `pip install "limitform
 from limitformer.plot.calibration import plot_reliability
 from limitformer.plot.classification import plot_confusion, plot_refusal
 from limitformer.plot.convergence import plot_convergence
+from limitformer.plot.density import plot_density
 from limitformer.plot.gram import plot_gram
 from limitformer.plot.learning_curve import plot_learning_curve
 from limitformer.plot.ridge import plot_ridge_path
 from limitformer.plot.spectrum import plot_spectrum
+from limitformer.plot.sweep import plot_phase_map, plot_sweep
+from limitformer.plot.to_limit import plot_distance_to_limit, plot_second_moment
 
 __all__ = [
     "plot_confusion",
     "plot_convergence",
+    "plot_density",
+    "plot_distance_to_limit",
     "plot_gram",
     "plot_learning_curve",
+    "plot_phase_map",
     "plot_refusal",
     "plot_reliability",
     "plot_ridge_path",
+    "plot_second_moment",
     "plot_spectrum",
+    "plot_sweep",
 ]

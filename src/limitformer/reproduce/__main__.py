@@ -1,4 +1,4 @@
-"""`python -m limitformer.reproduce hron-cifar` and `hron-imdb`."""
+"""`python -m limitformer.reproduce hron-cifar`, `hron-imdb`, `sakai-1`, `-2a`, `-2b`, `-3`, `-5`."""
 
 from __future__ import annotations
 
@@ -60,6 +60,12 @@ def _parser() -> argparse.ArgumentParser:
     merge.add_argument("--out", type=Path, required=True, help="folder for the .md and .json")
     merge.add_argument("--name", required=True, help="of the files in --out")
     merge.set_defaults(run=_merge)
+    for name in ("1", "2a", "2b", "3", "5"):
+        figure = commands.add_parser(f"sakai-{name}", help=f"figure {name} of Sakai 2025")
+        figure.add_argument("--runs", type=int, default=50_000, help="networks a point (50,000)")
+        figure.add_argument("--seeds", type=int, default=10, help="repetitions (default 10)")
+        figure.add_argument("--out", type=Path, default=None, help="folder for .md, .json, .png")
+        figure.set_defaults(run=_sakai, figure=name)
     prepare = commands.add_parser(
         "prepare",
         help="the inputs in one small npz, for a machine without parquet",
@@ -149,6 +155,18 @@ def _merge(arguments):
     result = Reproduction.merge([Reproduction.read(path) for path in arguments.results])
     result.write(arguments.out, arguments.name)
     return result
+
+
+def _sakai(arguments):
+    from .sakai_run import sakai
+
+    def report(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    found = sakai(arguments.figure, runs=arguments.runs, seeds=arguments.seeds, report=report)
+    if arguments.out is not None:
+        found.write(arguments.out)
+    return found
 
 
 def _prepare(arguments):
