@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import duals
 from ..layers.activation import Activation
-from ..layers.attention import Softmax
+from ..layers.attention_scores import Softmax
 from ..layers.base import Composite, Layer
 from ..layers.combine import Residual, Sum
 from ..layers.position import Decay

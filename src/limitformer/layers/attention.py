@@ -1,13 +1,12 @@
 """Attention with infinitely many heads: f = H^{-1/2} sum_h zeta(G_h) V_h W_O,h (theory, section 2).
 
-The laws of the scores are in `limitformer.scores`; this file says what a layer is, assembles the
-averages into K' and T', and holds the finite twin.
+The laws of the scores are in `limitformer.scores`, which of them a layer has in
+`attention_scores`, masks in `pair_mask`, the finite twin in `attention_twin`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -15,132 +14,29 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from ..duals import DUALS, Dual, Identity, with_mean
+from ..duals import Identity
 from ..kernel.functional import Functional
-from ..kernel.state import Cross, Form, Marginal, Need, add, scaled
-from ..scores import drawn, elementwise, fixed, joint_features, rotary_phases, sampled
+from ..kernel.state import Cross, Form, Marginal, Need
+from ..scores import joint_features
 from ..scores.factor import all_features
-from ..scores.law import Averages, Kernels
-from ..scores.weights import attend, key_count
+from ..scores.law import Kernels
 from .activation import Activation
-from .base import Context, Leaf, Work, choice, hyper
+from .attention_scores import (
+    Scores,
+    Softmax,
+    attention_work,
+    check_weights,
+    outputs,
+    zeta_of,
+)
+from .attention_twin import apply_heads, init_heads
+from .base import Context, Leaf, choice, hyper
+from .pair_mask import check_pair_mask, pairs_of, seen_keys
 from .position import Alibi, Coordinates, Position, RelativeBias, Rotary, code, init_code
 
 inf = math.inf
-_NAMED = tuple(sorted(set(DUALS) - {"generic", "polynomial"}))  # these two need arguments
 _WIDEST_FEATURES = 128  # wider inputs are cheaper through a factor of each pair's joint kernel
-
-
-class Softmax(eqx.Module):
-    """Rows of attention weights exp(G_ac) / sum_c exp(G_ac)."""
-
-
-class Scores(eqx.Module):
-    """How attention turns kernels into weights; shared by self- and cross-attention.
-
-    Attributes: see `Attention`.
-    """
-
-    scale: str = eqx.field(static=True)
-    zeta: Any  # the elementwise map, or None for softmax
-    per_key: bool = eqx.field(static=True)
-    qk_std: Any
-    tied: bool = eqx.field(static=True)
-    position: Any
-    heads: float = eqx.field(static=True, default=inf)
-
-    @property
-    def law(self) -> str:
-        """ "fixed", "drawn" (finitely many heads), "elementwise" or "sampled"."""
-        if self.scale == "linear":
-            return "fixed"
-        if self.heads != inf:
-            return "drawn"
-        return "sampled" if self.zeta is None else "elementwise"
-
-    def biases(self, queries: int, keys: int):
-        if isinstance(self.position, (Alibi, RelativeBias)):
-            return self.position.bias(queries, keys)
-        return None
-
-    def phases(self, queries: int, keys: int, dtype):
-        """Rotary phases `(terms, queries, keys)`, or None."""
-        if not isinstance(self.position, Rotary):
-            return None
-        frequencies = jnp.asarray(self.position.frequencies, dtype)
-        return rotary_phases(
-            frequencies, jnp.arange(queries, dtype=dtype), jnp.arange(keys, dtype=dtype)
-        )
-
-    def fixed_weights(self, K, seen):
-        """A = zeta(s_QK K), `(*n, heads, Sq, Sk)`, with K the kernel between queries and keys."""
-        scores = self.qk_std * K if self.tied else jnp.zeros_like(K)
-        if isinstance(self.position, Rotary):
-            Sq, Sk = K.shape[-2:]
-            difference = np.arange(Sq)[:, None] - np.arange(Sk)[None, :]
-            angles = self.position.frequencies[:, None, None] * difference
-            scores = scores * jnp.asarray(np.cos(angles).mean(0), K.dtype)
-        scores = scores[..., None, :, :]
-        biases = self.biases(*K.shape[-2:])
-        if biases is not None:
-            scores = scores + jnp.asarray(biases, K.dtype)
-        return attend(self.zeta, scores, seen, self.per_key)
-
-    def elementwise_side(self, Kq_aa, Kk_cc, seen):
-        v = self.qk_std**2 * Kq_aa[..., :, None] * Kk_cc[..., None, :]
-        seen = None if seen is None else jnp.broadcast_to(seen, v.shape)
-        biases = self.biases(*v.shape[-2:])
-        zeta = self.zeta if biases is None else with_mean(self.zeta)
-        share = 1 / key_count(seen, v.shape, v.dtype) if self.per_key else None
-        return elementwise.prepare(zeta, v, biases, seen, share)
-
-    def random_side(self, Fq, Fk, seen, ctx: Context):
-        """The side of one input from draws of its scores: of all heads, or to average over."""
-        Sq, Sk = Fq.shape[-2], Fk.shape[-2]
-        biases, phases = self.biases(Sq, Sk), self.phases(Sq, Sk, Fq.dtype)
-        given = {"seen": seen, "biases": biases, "phases": phases}
-        if self.law == "sampled":
-            return sampled.prepare(Fq, Fk, self.qk_std, key=ctx.key, draws=ctx.draws, **given)
-        normals: Any = ctx.normals or functools.partial(jax.random.normal, ctx.key)  # pyright: ignore
-        given |= {"heads": int(self.heads), "per_key": self.per_key}
-        return drawn.prepare(self.zeta, Fq, Fk, self.qk_std, normals=normals, **given)
-
-    def average(self, rx, ry, k: Kernels, ntk: bool, diag: bool) -> Averages:
-        """Averages over scores of the products of weights, from the two sides."""
-        if self.law == "fixed":
-            return fixed.average(rx, ry, k, ntk, diag)
-        dtype = k.Kq.dtype
-        phases_x = self.phases(k.Kq.shape[-2], k.Kk.shape[-2], dtype)
-        phases_y = self.phases(k.Kq.shape[-1], k.Kk.shape[-1], dtype)
-        if self.law == "drawn":
-            return drawn.average(rx, ry, k, phases_x, phases_y, ntk)
-        if self.law == "sampled":
-            return sampled.average(rx, ry, k, phases_x, phases_y, ntk)
-        has_bias = isinstance(self.position, (Alibi, RelativeBias))
-        zeta = with_mean(self.zeta) if has_bias else self.zeta
-        return elementwise.average(zeta, rx, ry, k, self.qk_std, phases_x, phases_y, ntk)
-
-
-def outputs(averages: Averages, k: Kernels, ov_std, qk_std, b2, ntk: bool, diag: bool) -> Cross:
-    """K' and T' from the averages over scores.
-
-    K' = s_OV^2 sum Kv E[A A~] + b^2
-    T' = b^2 + 2 (K' - b^2) + s_OV^2 sum Tv E[A A~] + s_OV^2 s_QK^2 [(2 Kq + Tq) S(Kk) + Kq S(Tk)]
-    """
-    s2 = ov_std**2
-    linear = s2 * averages.K
-    K = linear + b2
-    if not ntk:
-        return Cross(K, None, diag)
-    T = 2 * linear + b2
-    T = add(T, scaled(s2, averages.T))
-    if averages.S_K is not None:
-        T = T + s2 * qk_std**2 * add(2 * k.Kq, k.Tq) * averages.S_K
-    if averages.S_T is not None:
-        T = T + s2 * qk_std**2 * k.Kq * averages.S_T
-    return Cross(K, T, diag)
 
 
 class AttentionRecord(eqx.Module):
@@ -420,72 +316,6 @@ def _valid_sum(u, mask):
     return jnp.sum(u if mask is None else jnp.where(mask[..., None, :], u, 0.0), axis=-1)
 
 
-def pairs_of(queries, keys):
-    """Pairs of valid tokens, or None if all are valid."""
-    if queries is None and keys is None:
-        return None
-    if queries is None:
-        return keys[..., None, :]
-    if keys is None:
-        return queries[..., :, None]
-    return queries[..., :, None] & keys[..., None, :]
-
-
-def seen_keys(causal: bool, mask, S: int, valid):
-    """Keys that each query sees under a causal or pair mask, `(*n, S, S)`; None without either."""
-    if not causal and mask is None:
-        return None
-    if mask is None:
-        seen = jnp.ones((S, S), bool)
-    elif callable(mask):
-        if valid is None:
-            seen = jnp.asarray(_mask_of_length(mask, S, S))
-        else:
-            table = np.stack([_mask_of_length(mask, n, S) for n in range(1, S + 1)])
-            seen = jnp.asarray(table)[jnp.maximum(jnp.sum(valid, axis=-1), 1) - 1]
-    else:
-        array = np.asarray(mask, bool)
-        if min(array.shape) < S:
-            raise ValueError(
-                f"the pair mask has shape {array.shape}, but the input has {S} tokens; give at "
-                f"least ({S}, {S}), or a function of the length"
-            )
-        seen = jnp.asarray(array[:S, :S])
-    if causal:
-        seen = seen & jnp.asarray(np.tril(np.ones((S, S), bool)))
-    pairs = pairs_of(valid, valid)
-    return seen if pairs is None else seen & pairs
-
-
-def _mask_of_length(fn, n: int, S: int) -> np.ndarray:
-    given = np.asarray(fn(n))
-    if given.shape != (n, n) or given.dtype != bool:
-        raise ValueError(
-            f"the mask function must give a bool array of shape ({n}, {n}) for length {n}, got "
-            f"{given.dtype} {given.shape}"
-        )
-    check_all_see(given, f" of length {n}")
-    return np.pad(given, (0, S - n))
-
-
-def zeta_of(weights) -> Dual | None:
-    """The elementwise map, or None for softmax."""
-    return weights.dual if isinstance(weights, Activation) else None
-
-
-def check_weights(weights):
-    """Attention weights by name, or as an activation layer."""
-    if isinstance(weights, (Activation, Softmax)):
-        return weights
-    if isinstance(weights, str):
-        choice("weights", weights, ("softmax", *_NAMED))
-        return Softmax() if weights == "softmax" else Activation(DUALS[weights]())  # pyright: ignore[reportCallIssue]
-    raise TypeError(
-        f'weights must be "softmax", the name of an activation or an activation layer, got '
-        f"{weights!r}; wrap a function as lf.Activation(fn)"
-    )
-
-
 def check_heads(heads):
     """`inf` or a whole number."""
     if heads == inf:
@@ -505,27 +335,6 @@ def check_position(position):
     )
 
 
-def check_pair_mask(mask):
-    """A pair mask as nested tuples (so that it is hashable), or a function of the length."""
-    if mask is None or callable(mask):
-        return mask
-    array = np.asarray(mask)
-    if array.dtype != bool or array.ndim != 2 or array.shape[0] != array.shape[1]:
-        raise ValueError(
-            "mask must be a square bool array (query, key), True where the query sees the key, or "
-            f"a function of the length; got {array.dtype} {array.shape}"
-        )
-    check_all_see(array)
-    return tuple(tuple(row) for row in array.tolist())
-
-
-def check_all_see(mask: np.ndarray, of: str = "") -> None:
-    """Raise if a query sees no key."""
-    blind = np.flatnonzero(~mask.any(axis=1)).tolist()
-    if blind:
-        raise ValueError(f"the pair mask{of} leaves queries {blind} without any key to see")
-
-
 def check_attention(layer, state: Marginal, ctx: Context) -> None:
     """Raise where attention has no tokens, or no deterministic kernel."""
     name = ctx.path.lstrip("/")
@@ -537,76 +346,3 @@ def check_attention(layer, state: Marginal, ctx: Context) -> None:
             "is not a Gaussian process; use net.law(x, key=..., draws=...) for the finite-head law "
             "or net.with_heads(lf.inf).kernel(...) for the limit"
         )
-
-
-def init_heads(layer, key, C_query: int, C_key: int, ctx, dtype):
-    """Normal weights of all heads: q, k, v `(H, C, d)`, o `(H, d, channels)`, bias."""
-    H = ctx.heads if layer.heads == inf else layer.heads
-    d = ctx.head_width
-    kq, kk, kv, ko, kb = jax.random.split(key, 5)
-    params = {
-        "q": jax.random.normal(kq, (H, C_query, d), dtype),
-        "v": jax.random.normal(kv, (H, C_key, d), dtype),
-        "o": jax.random.normal(ko, (H, d, ctx.channels), dtype),
-        "b": jax.random.normal(kb, (ctx.channels,), dtype),
-    }
-    if not layer.scores.tied:
-        params["k"] = jax.random.normal(kk, (H, C_key, d), dtype)
-    return params
-
-
-def apply_heads(layer, params, queries, keys, values, seen):
-    """Finite multi-head attention in the NTK parametrisation; activations are `(n, S, C)`."""
-    scores = layer.scores
-    q = jnp.einsum("nac,hcd->nhad", queries, params["q"]) / math.sqrt(queries.shape[-1])
-    tied = scores.tied
-    k = jnp.einsum("nac,hcd->nhad", keys, params["q" if tied else "k"]) / math.sqrt(keys.shape[-1])
-    v = jnp.einsum("nac,hcd->nhad", values, params["v"]) / math.sqrt(values.shape[-1])
-    H, d = v.shape[1], v.shape[-1]
-    if isinstance(layer.position, Rotary):
-        q, k = _rotate(layer.position, q), _rotate(layer.position, k)
-    G = layer.qk_std * jnp.einsum("nhad,nhcd->nhac", q, k)
-    G = G / (math.sqrt(d) if layer.scale == "sqrt" else d)
-    biases = scores.biases(G.shape[-2], G.shape[-1])
-    if biases is not None:
-        if H % len(biases):
-            raise ValueError(
-                f"{len(biases)} head slopes do not fit {H} heads; use a multiple of {len(biases)}"
-            )
-        G = G + jnp.tile(jnp.asarray(biases, G.dtype), (H // len(biases), 1, 1))
-    A = attend(scores.zeta, G, seen, layer.per_key)
-    f = jnp.einsum("nhac,nhcd,hdo->nao", A, v, params["o"])
-    return layer.ov_std * f / math.sqrt(H * d) + layer.b_std * params["b"]
-
-
-def _rotate(rotary: Rotary, q):
-    """Rotate the channel pairs (j, j + d/2); frequencies repeat if the head is wider."""
-    d = q.shape[-1]
-    half = d // 2
-    count = len(rotary.frequencies)
-    if d % 2 or half % count:
-        raise ValueError(
-            f"rotary positions with {rotary.dims} dims need a head width that is a multiple of "
-            f"{rotary.dims}, got {d}"
-        )
-    w = jnp.asarray(np.tile(rotary.frequencies, half // count), q.dtype)
-    angle = jnp.arange(q.shape[-2], dtype=q.dtype)[:, None] * w
-    cos, sin = jnp.cos(angle), jnp.sin(angle)
-    a, b = q[..., :half], q[..., half:]
-    return jnp.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
-
-
-def attention_work(scores: Scores, S1: int, S2: int, out: Need, draws: int) -> Work:
-    """Cost per pair, with T (theory 2.4)."""
-    if scores.law == "fixed":
-        products = {Form.FULL: 2 * S1 * S2 * (S1 + S2), Form.DIAG: 2 * S1 * S1 * S2, Form.NONE: 0}
-        return Work(flops=2 * products[out.cross], moved=6 * S1 * S2)
-    if isinstance(scores.zeta, Identity):
-        return Work(elements=6 * S1 * S2, moved=10 * S1 * S2)
-    if scores.law == "elementwise":
-        return Work(elements=4 * (S1 * S2) ** 2, moved=4 * S1 * S2, peak=8 * S1 * S2 * S2)
-    joint = 2 * max(S1, S2)
-    drawing = 2 * joint * (joint * (S1 + S2) + S1 * S1 + S2 * S2)
-    sums = 20 * S1 * S2 * (S1 + S2)
-    weights = draws * (S1 * S1 + S2 * S2)
-    return Work(draws * (drawing + sums), weights, 4 * weights, 2 * weights)

@@ -16,22 +16,17 @@ from ..scores.factor import all_features
 from ..scores.law import Kernels
 from .attention import (
     AttentionRecord,
-    Scores,
-    apply_heads,
-    attention_work,
     check_attention,
     check_heads,
-    check_weights,
     ctx_without_ntk,
     inf,
-    init_heads,
     known_features,
-    outputs,
     own_features,
-    pairs_of,
-    zeta_of,
 )
+from .attention_scores import Scores, attention_work, check_weights, outputs, zeta_of
+from .attention_twin import apply_heads, init_heads
 from .base import Context, Leaf, choice, hyper
+from .pair_mask import pairs_of
 
 
 class CrossAttention(Leaf):

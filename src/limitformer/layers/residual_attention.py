@@ -13,8 +13,9 @@ import jax.numpy as jnp
 from ..kernel.functional import Functional
 from ..kernel.state import Cross, Form, Marginal, Need, add
 from ..scores.weights import attend
-from .attention import Scores, attention_work, check_weights, pairs_of, zeta_of
+from .attention_scores import Scores, attention_work, check_weights, zeta_of
 from .base import Context, Leaf, hyper
+from .pair_mask import pairs_of
 from .position import Coordinates, Position, SquaredExponential
 
 
