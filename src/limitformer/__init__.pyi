@@ -1,7 +1,8 @@
 # What `limitformer` offers, and where it is: read by type checkers, and by `__init__.py`, which
 # imports a name when it is first used.
 
-from . import data, duals, empirical, files, gp, interop, netsor, tiles
+from . import data, duals, empirical, files, gp, interop, models, netsor, tiles
+from .depth.critical import critical
 from .depth.profile import depth_profile
 from .files import load
 from .gp import (
@@ -107,6 +108,7 @@ __all__ = [
     "VisionTransformer",
     "classify",
     "condition",
+    "critical",
     "data",
     "depth_profile",
     "duals",
@@ -119,6 +121,7 @@ __all__ = [
     "learn",
     "load",
     "load_posterior",
+    "models",
     "netsor",
     "relative",
     "ridge_path",

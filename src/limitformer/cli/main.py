@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
+from limitformer.cli import gram
+
 INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
+_KEPT = {"gram": "finished tiles are kept"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,7 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return arguments.run(arguments)
     except KeyboardInterrupt:
-        print("\nInterrupted: nothing was written.", file=sys.stderr)
+        print(
+            f"\nInterrupted: {_KEPT.get(arguments.command, 'nothing was written')}.",
+            file=sys.stderr,
+        )
         return INTERRUPTED
 
 
@@ -63,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
         "--quick", action="store_true", help="fewer images, widths and networks: a first look"
     )
     demo.set_defaults(run=_demo)
+    gram.add(commands)
     return parser
 
 

@@ -1,4 +1,4 @@
-"""`python -m limitformer.reproduce hron-cifar`, `hron-imdb`, `sakai-1`, `-2a`, `-2b`, `-3`, `-5`."""
+"""`python -m limitformer.reproduce` with `hron-cifar`, `hron-imdb` or a figure `sakai-1`."""
 
 from __future__ import annotations
 

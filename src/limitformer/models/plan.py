@@ -1,0 +1,173 @@
+"""What a configuration says about a transformer at its own initialisation."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from .gates import activation_name
+
+_KINDS = ("bert", "roberta", "distilbert", "gpt2", "opt", "vit")
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Sizes, norms and initial standard deviations of a transformer; made by `plan_of`.
+
+    Weights are N(0, std^2) entry by entry, biases 0, gains 1.
+
+    Attributes:
+        kind: `model_type`.
+        depth, heads, width, hidden: L, H, d, and the MLP's width m.
+        placement: "pre" or "post".
+        activation: a name in `limitformer.models.gates`.
+        causal: of attention.
+        eps: of the norms.
+        std: of every weight and table, except
+        last_std: of the last matrix of every branch, W_O and W_out.
+        input_norm: a norm after the embedding.
+        final_norm: a norm at the end.
+        types: a segment code is added to every token.
+        patch: values in one image patch; None for token ids.
+        patch_side: of the square patches.
+    """
+
+    kind: str
+    depth: int
+    heads: int
+    width: int
+    hidden: int
+    placement: str
+    activation: str
+    causal: bool
+    eps: float
+    std: float
+    last_std: float
+    input_norm: bool
+    final_norm: bool
+    types: bool
+    patch: int | None = None
+    patch_side: int = 0
+
+
+def plan_of(config: Any) -> Plan:
+    """Read a configuration.
+
+    Args:
+        config: a dictionary as in `config.json`, a transformers configuration, or a model that
+            has one.
+
+    Raises:
+        ValueError: an architecture whose limit is not known here, with the reason.
+
+    Example:
+        >>> plan_of({"model_type": "gpt2", "n_layer": 12}).last_std.__round__(5)
+        0.00408
+    """
+    given = getattr(config, "config", config)
+    given = given.to_dict() if hasattr(given, "to_dict") else given
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"expected a configuration or a model that has one, got {type(config).__name__}"
+        )
+    kind = str(given.get("model_type"))
+    if kind in ("llama", "mistral", "qwen2", "qwen3"):
+        raise ValueError(
+            f"{kind} has gated MLPs, products of two Gaussian branches, for which there is no layer"
+        )
+    if kind == "albert":
+        raise ValueError("albert shares weights between layers, whose limit is another one")
+    if kind not in _KINDS:
+        raise ValueError(f"unknown model_type {kind!r}; limits are known of {', '.join(_KINDS)}")
+    return {"gpt2": _gpt2, "opt": _opt, "vit": _vit}.get(kind, _bert)(given, kind)
+
+
+def _bert(c: Mapping[str, Any], kind: str) -> Plan:
+    width = c.get("hidden_size", c.get("dim", 768))
+    std = c.get("initializer_range", 0.02)
+    return Plan(
+        kind,
+        c.get("num_hidden_layers", c.get("n_layers", 12 if kind != "distilbert" else 6)),
+        c.get("num_attention_heads", c.get("n_heads", 12)),
+        width,
+        c.get("intermediate_size", c.get("hidden_dim", 4 * width)),
+        "post",
+        activation_name(c.get("hidden_act", c.get("activation", "gelu"))),
+        False,
+        c.get("layer_norm_eps", 1e-12),
+        std,
+        std,
+        True,
+        False,
+        kind != "distilbert",
+    )
+
+
+def _gpt2(c: Mapping[str, Any], kind: str) -> Plan:
+    depth, width = c.get("n_layer", 12), c.get("n_embd", 768)
+    std = c.get("initializer_range", 0.02)
+    activation = activation_name(c.get("activation_function", "gelu_new"))
+    return Plan(
+        kind,
+        depth,
+        c.get("n_head", 12),
+        width,
+        c.get("n_inner") or 4 * width,
+        "pre",
+        activation,
+        True,
+        c.get("layer_norm_epsilon", 1e-5),
+        std,
+        std / math.sqrt(2 * depth),
+        False,
+        True,
+        False,
+    )
+
+
+def _opt(c: Mapping[str, Any], kind: str) -> Plan:
+    width, std = c.get("hidden_size", 768), c.get("init_std", 0.02)
+    if c.get("word_embed_proj_dim", width) != width:
+        raise ValueError("opt with word_embed_proj_dim other than hidden_size is not supported")
+    before = c.get("do_layer_norm_before", True)
+    return Plan(
+        kind,
+        c.get("num_hidden_layers", 12),
+        c.get("num_attention_heads", 12),
+        width,
+        c.get("ffn_dim", 4 * width),
+        "pre" if before else "post",
+        activation_name(c.get("activation_function", "relu")),
+        True,
+        1e-5,
+        std,
+        std,
+        False,
+        bool(before),
+        False,
+    )
+
+
+def _vit(c: Mapping[str, Any], kind: str) -> Plan:
+    width, std = c.get("hidden_size", 768), c.get("initializer_range", 0.02)
+    side = c.get("patch_size", 16)
+    return Plan(
+        kind,
+        c.get("num_hidden_layers", 12),
+        c.get("num_attention_heads", 12),
+        width,
+        c.get("intermediate_size", 4 * width),
+        "pre",
+        activation_name(c.get("hidden_act", "gelu")),
+        False,
+        c.get("layer_norm_eps", 1e-12),
+        std,
+        std,
+        False,
+        True,
+        False,
+        side * side * c.get("num_channels", 3),
+        side,
+    )
