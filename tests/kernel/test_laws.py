@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from tests.layers.zoo import CASES, Case, inputs
 
+import limitformer as lf
+
 KINDS = ("nngp", "ntk")
 EXACT = 1e-12
 QUICK = ("mixed sequence", "mixed image", "mixed softmax", "mixed two", "transformer post")
@@ -138,3 +140,13 @@ def outputs_kept(case: Case, gram, data):
     if K.ndim == 2:
         return [None] * len(K)
     return [np.flatnonzero(np.diagonal(K[i, i]) > 0) for i in range(len(K))]
+
+
+def test_scores_of_patches_are_drawn_from_their_features():
+    """Attention right after a first convolution: one draw serves all inputs, so K is a mean of
+    positive semidefinite kernels whatever the number of draws."""
+    x = np.random.default_rng(0).normal(size=(12, 6, 6, 2))
+    patches = lf.Conv((2, 2), 1.2, 0.3, stride=2, padding="valid")
+    net = lf.Serial(patches, lf.LayerNorm(), lf.Attention(qk_std=3.0), lf.MeanPool())
+    values = np.linalg.eigvalsh(net.kernel(x, kinds="nngp", draws=16).nngp)
+    assert values[0] > -1e-12 * values[-1]

@@ -92,4 +92,3 @@ def test_scheduler_that_goes_away(whole, tmp_path):
         process.stdout.close()
     K = lf.gram(NET, X, **options)
     assert np.array_equal(np.asarray(K.nngp), np.asarray(whole.nngp))
-

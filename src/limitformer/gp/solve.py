@@ -40,8 +40,9 @@ class Factor:
         except scipy.linalg.LinAlgError as error:
             raise ValueError(
                 f"the training kernel with noise {_range(noise)} is not positive definite "
-                f"({error}); duplicate inputs or a kernel of low rank make it singular: use more "
-                "noise, for example noise=lf.relative(1e-6)"
+                f"({error}); duplicate inputs or a kernel of low rank make it singular, and an "
+                "estimate from score draws can have eigenvalues below zero: use more noise, for "
+                "example noise=lf.relative(1e-6), or more draws"
             ) from None
 
     @property

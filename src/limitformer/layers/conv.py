@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from ..kernel.state import Cross, Form, Marginal, Need, between
 from .activation import on_valid
 from .base import Context, Leaf, Work, hyper, kernel_entries
-from .dense import bias, check_parametrisation, init_weights, weight_T, weights
+from .dense import bias, bias_feature, check_parametrisation, init_weights, weight_T, weights
 from .window import Window, sum_of
 
 _WIDEST_PATCH = 64  # features up to which one product is cheaper than sums over the window
@@ -77,7 +77,12 @@ class Conv(Leaf):
             if mask is not None:
                 K = K * new.tokenwise(mask.astype(K.dtype))
             new = dataclasses.replace(new, K=K)
-        return new, WindowRecord(facts.grid, mask, patches=self._patches(state, mask))
+        patches = self._patches(state, mask)
+        if patches is not None:
+            new = dataclasses.replace(new, F=patches)
+            F = jnp.concatenate([patches, bias_feature(self.b_std, new)], axis=-1)
+            new = dataclasses.replace(new, F=F)
+        return new, WindowRecord(facts.grid, mask, patches=patches)
 
     def _patches(self, state: Marginal, mask) -> Any:
         """Features of the output without bias, K' = F' F'^T + b^2, while they are few."""

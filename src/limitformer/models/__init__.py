@@ -3,7 +3,11 @@
 from .architectures import ARCHITECTURES, from_config
 from .checkpoint import load
 from .forward import Step, forward, steps
+from .initial import initial, reinitialised
 from .inputs import rows, stream
+from .limit import limit_of
+from .profile import AttentionProfile, attention_profile, stream_profile
+from .rank_report import RankReport, rank_report
 from .spec import (
     Attention,
     Embedding,
@@ -20,20 +24,28 @@ from .specification import from_spec
 __all__ = [
     "ARCHITECTURES",
     "Attention",
+    "AttentionProfile",
     "Embedding",
     "Mlp",
     "Model",
     "Norm",
     "Patches",
+    "RankReport",
     "Relative",
     "Rotary",
     "Step",
     "Sublayer",
+    "attention_profile",
     "forward",
     "from_config",
     "from_spec",
+    "initial",
+    "limit_of",
     "load",
+    "rank_report",
+    "reinitialised",
     "rows",
     "steps",
     "stream",
+    "stream_profile",
 ]

@@ -1,13 +1,11 @@
-"""From a configuration to the limit of its architecture, and to a random model of its own size."""
+"""From a configuration to the network whose limits are those of its architecture."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ..layers import named
 from ..layers.attention import Attention
@@ -18,8 +16,6 @@ from ..layers.embed import ClassToken, Embed
 from ..layers.norm import LayerNorm
 from ..layers.position import OneHot, Position
 from .plan import Plan, plan_of
-from .spec import Model
-from .specification import from_spec
 
 _ACTIVATIONS = {
     "gelu": named.Gelu,
@@ -34,8 +30,8 @@ def limit_of(config: Any) -> Serial:
     """The network whose limits are those of an architecture at its own initialisation.
 
     A matrix of entries N(0, std^2) and fan-in d is a Dense of w_std = std sqrt(d); so
-    s_QK = std^2 d, s_OV = std std_O d. Tables of tokens and positions are N(0, std^2); depth, heads,
-    placement and eps of the norms and activation are the configuration's. Dropout is off.
+    s_QK = std^2 d, s_OV = std std_O d. Tables of tokens and positions are N(0, std^2); depth,
+    heads, norms and activation are the configuration's. Dropout is off.
 
     Args:
         config: a dictionary as in `config.json`, a transformers configuration, or a model that
@@ -50,7 +46,7 @@ def limit_of(config: Any) -> Serial:
         ValueError: an architecture whose limit is not known here, with the reason.
 
     Example:
-        >>> import limitformer as lf
+        >>> import numpy as np, limitformer as lf
         >>> net = limit_of({"model_type": "bert", "num_hidden_layers": 2})
         >>> profile = lf.depth_profile(net, np.array([[5, 6, 7, 8]]), draws=64)
         >>> bool(profile["cosine"][-1] > profile["cosine"][1])
@@ -61,67 +57,6 @@ def limit_of(config: Any) -> Serial:
     norm = LayerNorm(eps=p.eps)
     ends = (norm,) if p.final_norm else ()
     return Serial(*_inputs(p), Repeat(block, p.depth), *ends)
-
-
-def initial(config: Any, *, key, tokens: int = 512, vocabulary: int = 1000) -> Model:
-    """A randomly initialised model of a configuration's own size, to run and take apart.
-
-    The finite network of which `limit_of` is the limit; weights are Gaussian (ViT truncates its
-    Gaussians at two standard deviations of another size, which changes nothing here).
-
-    Args:
-        config: as for `limit_of`, token models only.
-        key: of the weights.
-        tokens: longest input.
-        vocabulary: rows of the table of tokens; at initialisation all are alike.
-
-    Raises:
-        ValueError: as `limit_of`, or a model of images.
-    """
-    p = plan_of(config)
-    if p.patch is not None:
-        raise ValueError(f"{p.kind} reads images; initial makes models of token ids")
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
-    d, H, m, dk = p.width, p.heads, p.hidden, p.width // p.heads
-
-    def draw(*shape: int, std: float = p.std) -> np.ndarray:
-        return std * rng.standard_normal(shape)
-
-    unit = {"gain": np.ones(d), "bias": np.zeros(d), "eps": p.eps}
-    layers = [
-        {
-            "attention": {
-                "W_Q": draw(H, d, dk),
-                "W_K": draw(H, d, dk),
-                "W_V": draw(H, d, dk),
-                "W_O": draw(H, dk, d, std=p.last_std),
-                "causal": p.causal,
-            },
-            "mlp": {
-                "W_in": draw(d, m),
-                "W_out": draw(m, d, std=p.last_std),
-                "activation": p.activation,
-            },
-            "attention_norm": unit,
-            "mlp_norm": unit,
-        }
-        for _ in range(p.depth)
-    ]
-    table = {
-        "tokens": draw(vocabulary, d),
-        "positions": draw(tokens, d),
-        "types": draw(d) if p.types else None,
-        "norm": unit if p.input_norm else None,
-    }
-    spec = {
-        "name": f"{p.kind}, initial",
-        "placement": p.placement,
-        "layers": layers,
-        "final": unit if p.final_norm else None,
-        "embedding": table,
-        "max_tokens": tokens,
-    }
-    return from_spec(spec)
 
 
 def _inputs(p: Plan) -> tuple:

@@ -152,15 +152,7 @@ class Reproduction:
     def read(cls, path: Path) -> Reproduction:
         """A result that `write` wrote, from its JSON."""
         content = json.loads(path.read_text(encoding="utf-8"))
-        rows = tuple(
-            Row(
-                **{
-                    name: math.nan if value is None and name != "published" else value
-                    for name, value in row.items()
-                }
-            )
-            for row in content["rows"]
-        )
+        rows = tuple(Row(**_known(row)) for row in content["rows"])
         return cls(
             content["title"],
             rows,
@@ -223,6 +215,12 @@ _EXPLANATION = {
 
 def _accuracy(value: float, n: int) -> str:
     return f"{value:.3f} ± {binomial_error(value, n):.3f}" if n else ""
+
+
+def _known(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the JSON with NaN again where a number is not there."""
+    empty = {"published": None, "depth": None}
+    return {k: empty.get(k, math.nan) if v is None else v for k, v in row.items()}
 
 
 def _plain(value: Any) -> Any:

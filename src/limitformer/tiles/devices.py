@@ -74,7 +74,9 @@ def _marginal(network, streams, index):
 def _spread(network, x, y, block: int, todo, devices):
     """Blocks `(row, column)` of two sides, each device its part of the list."""
     cut = lambda a: a.reshape(len(a) // block, block, *a.shape[1:])  # noqa: E731
-    arrays, rest = eqx.partition((network, jax.tree.map(cut, x), jax.tree.map(cut, y)), eqx.is_array)
+    arrays, rest = eqx.partition(
+        (network, jax.tree.map(cut, x), jax.tree.map(cut, y)), eqx.is_array
+    )
 
     @functools.partial(
         jax.shard_map,

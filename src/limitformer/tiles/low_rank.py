@@ -84,7 +84,9 @@ class Ridge:
         return np.concatenate([phi @ self.w for _, phi in self.features.blocks(given)])
 
 
-def inducing(net: Layer, z, *, kind: str = "nngp", z_mask=None, dtype: Any = np.float64) -> Features:
+def inducing(
+    net: Layer, z, *, kind: str = "nngp", z_mask=None, dtype: Any = np.float64
+) -> Features:
     """Features of inducing inputs: phi(x) = L^{-1} K(z, x) with L L^T = K(z, z).
 
     phi(x) . phi(y) = K(x, z) K(z, z)^{-1} K(z, y) is exact at z and never above K.
@@ -121,7 +123,9 @@ def inducing(net: Layer, z, *, kind: str = "nngp", z_mask=None, dtype: Any = np.
     return Features(net, kind, int(keep.sum()), of)
 
 
-def twin_features(net: Layer, x, *, key, width: int, rank: int, heads: int = 1, **sizes) -> Features:
+def twin_features(
+    net: Layer, x, *, key, width: int, rank: int, heads: int = 1, **sizes
+) -> Features:
     """Random features: the outputs of a finite twin, phi(x) = f(x) / sqrt(rank).
 
     E[phi(x) . phi(y)] goes to the NNGP as the width grows; the outputs share the layers below, so
@@ -148,7 +152,9 @@ def twin_features(net: Layer, x, *, key, width: int, rank: int, heads: int = 1, 
     return Features(net, "nngp", rank, of)
 
 
-def kernel_error(features: Features, x, x_mask=None, *, side: int = 64, seed: int = 0) -> KernelError:
+def kernel_error(
+    features: Features, x, x_mask=None, *, side: int = 64, seed: int = 0
+) -> KernelError:
     """Compare a feature map with exact entries between two random disjoint sets of inputs.
 
     Args:
