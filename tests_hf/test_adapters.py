@@ -10,7 +10,7 @@ from tiny import CONFIGS, make
 from limitformer.models.forward import forward
 from limitformer.models.hf import from_hf, verify
 
-# transformers computes norms, softmax or position codes of these in float32 whatever the weights are
+# transformers computes norms, softmax or positions of these in float32 whatever the weights are
 FLOAT32_INSIDE = ("llama", "mistral", "qwen2", "qwen3", "xlnet")
 
 

@@ -36,9 +36,7 @@ NAIVE = {
     "cosine": naive_cosine,
     "effective_rank": naive_rank,
     "stable_rank": lambda X: np.linalg.norm(X) ** 2 / np.linalg.norm(X, 2) ** 2,
-    "energy": lambda X: (
-        np.mean([[np.sum((a - b) ** 2) for a in X] for b in X]) / (2 * X.shape[1])
-    ),
+    "energy": lambda X: np.mean([[np.sum((a - b) ** 2) for a in X] for b in X]) / (2 * X.shape[1]),
     "variance": lambda X: np.mean(X**2),
 }
 
@@ -147,9 +145,7 @@ def test_attention_maps():
         assert tau[h] == pytest.approx(naive, rel=1e-13)
         assert entropy[h] == pytest.approx(np.mean([-(a * np.log(a)).sum() for a in rows]))
         x = RNG.normal(size=(6, 2))
-        before, after = (
-            max(np.linalg.norm(a - b) for a in v for b in v) for v in (x, rows @ x)
-        )
+        before, after = (max(np.linalg.norm(a - b) for a in v for b in v) for v in (x, rows @ x))
         assert after <= tau[h] * before * (1 + 1e-12)
     assert metrics.dobrushin(np.eye(3)) == 1 and metrics.attention_entropy(np.eye(3)) == 0
     assert metrics.dobrushin(np.full((3, 3), 1 / 3)) == 0

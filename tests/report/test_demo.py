@@ -10,13 +10,25 @@ import pytest
 
 import limitformer.cli.demo as cli
 from limitformer.report import demo
-from limitformer.report.demo_page import with_error
 from limitformer.report.layer_table import layer_rows
+from limitformer.report.numbers import with_error
 
 from .test_html import Outline, assert_self_contained
 
 TINY = demo.Settings(
-    train=60, test=30, depth=1, widths=(8, 32), networks=(4, 3), head_width=4, digits=3, draws=64
+    train=60,
+    test=30,
+    depth=1,
+    widths=(8, 32),
+    networks=(4, 3),
+    head_width=4,
+    digits=3,
+    draws=64,
+    heads=(1,),
+    law_draws=200,
+    particles=8,
+    few=4,
+    asked=4,
 )
 
 
@@ -51,6 +63,14 @@ def test_every_step_reports_from_start_to_end(made):
     assert [name for name, part in made.steps if part == 0] == list(demo.STEPS)
     assert all((name, 1.0) in made.steps for name in demo.STEPS)
     assert list(made.result.seconds) == list(demo.STEPS)
+
+
+def test_few_heads_have_heavy_tails_and_a_posterior(made):
+    (one,) = made.result.heads.few
+    assert one.patch.kurtosis.value[0] > 5 * one.patch.kurtosis.sem[0]
+    assert one.prediction.mean.shape == made.result.heads.targets.shape == (4,)
+    assert np.isfinite(made.result.heads.log_density).all()
+    assert "How many heads?" in made.page
 
 
 def test_the_kernel_classifies(made):

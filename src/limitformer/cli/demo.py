@@ -62,7 +62,7 @@ def _command(out: Path, quick: bool) -> str:
 
 def _tables(result) -> str:
     from limitformer.report.convergence import KINDS
-    from limitformer.report.demo_page import accuracy, with_error
+    from limitformer.report.numbers import accuracy, with_error
 
     settings = result.settings
     classes = text_table(

@@ -1,5 +1,7 @@
 """Real transformers: read a checkpoint, run it, take it apart (theory 4)."""
 
+from typing import TYPE_CHECKING, Any
+
 from .architectures import ARCHITECTURES, from_config
 from .checkpoint import load
 from .forward import Step, forward, steps
@@ -7,7 +9,6 @@ from .initial import initial, reinitialised
 from .inputs import rows, stream
 from .limit import limit_of
 from .profile import AttentionProfile, attention_profile, stream_profile
-from .rank_report import RankReport, rank_report
 from .spec import (
     Attention,
     Embedding,
@@ -20,6 +21,9 @@ from .spec import (
     Sublayer,
 )
 from .specification import from_spec
+
+if TYPE_CHECKING:
+    from .rank import RankReport, rank_report
 
 __all__ = [
     "ARCHITECTURES",
@@ -49,3 +53,13 @@ __all__ = [
     "stream",
     "stream_profile",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # the report reads limitformer.depth.paths, which reads this package
+    if name in ("RankReport", "rank_report"):
+        from . import rank as module
+
+        globals().update(RankReport=module.RankReport, rank_report=module.rank_report)
+        return globals()[name]
+    raise AttributeError(f"module 'limitformer.models' has no attribute {name!r}")

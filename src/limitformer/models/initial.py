@@ -23,7 +23,8 @@ def reinitialised(model: Model, *, key, std: float | None = None) -> Model:
         std: None takes the configuration's `initializer_range`, or 0.02. Per-matrix rules, such as
             GPT-2's smaller last matrices, are left out; `initial` has them.
     """
-    std = (model.config or {}).get("initializer_range", 0.02) if std is None else std
+    own = (model.config or {}).get("initializer_range", 0.02)
+    size = own if std is None else std
     rng = _generator(key)
 
     def draw(name: str, w: np.ndarray) -> np.ndarray:
@@ -35,7 +36,7 @@ def reinitialised(model: Model, *, key, std: float | None = None) -> Model:
         if leaf in ("b", "bias", "projection_bias") or leaf.startswith("b_"):
             return np.zeros_like(w)
         kind = np.float32 if w.dtype == np.float32 else np.float64
-        return (std * rng.standard_normal(w.shape, dtype=kind)).astype(w.dtype)
+        return (size * rng.standard_normal(w.shape, dtype=kind)).astype(w.dtype)
 
     return dataclasses.replace(
         model,

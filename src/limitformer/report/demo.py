@@ -19,6 +19,7 @@ from limitformer.extras import optional
 from limitformer.layers.combine import Serial
 from limitformer.report.classify import Classification, classify
 from limitformer.report.convergence import Convergence, convergence
+from limitformer.report.heads import Heads, compare_heads
 
 Progress = Callable[[str, float], None]  # (name of the step, part of it that is done)
 
@@ -34,6 +35,9 @@ class Settings:
         head_width: channels of one attention head in a twin.
         digits: images that twins and softmax attention are compared on, one per class.
         draws: score draws of softmax attention at scale "sqrt".
+        heads: numbers of heads that are compared with infinitely many.
+        law_draws, particles: draws of their law, and of their posterior.
+        few, asked: images that heads learn from, and are asked about.
         split_seed, twin_seed, draw_seed: of the split, the twins' weights and the score draws.
     """
 
@@ -47,13 +51,28 @@ class Settings:
     head_width: int = 8
     digits: int = 10
     draws: int = 1024
+    heads: tuple[int, ...] = (1, 4, 16)
+    law_draws: int = 2000
+    particles: int = 16
+    few: int = 12
+    asked: int = 24
     split_seed: int = 0
     twin_seed: int = 1
     draw_seed: int = 2
 
 
 QUICK = Settings(
-    train=300, test=200, widths=(16, 64, 256), networks=(16, 16, 8), digits=5, draws=256
+    train=300,
+    test=200,
+    widths=(16, 64, 256),
+    networks=(16, 16, 8),
+    digits=5,
+    draws=256,
+    heads=(1, 4),
+    law_draws=500,
+    particles=8,
+    few=6,
+    asked=8,
 )
 
 
@@ -104,6 +123,7 @@ class Demo:
     classified: dict[str, Classification]
     convergence: Convergence
     softmax: SoftmaxBlock
+    heads: Heads
     seconds: dict[str, float]
 
 
@@ -114,6 +134,7 @@ STEPS = {
     "classification": 2.0,
     "finite twins": 32.0,
     "softmax attention": 9.0,
+    "heads": 25.0,
 }
 
 
@@ -242,4 +263,23 @@ def run(settings: Settings, progress: Progress | None = None) -> Demo:
         ),
     )
     softmax = step("softmax attention", lambda _: softmax_block(softmax_net, digits, settings))
-    return Demo(settings, net, softmax_net, digits, K, classes, twins, softmax, seconds)
+    n = digits.train
+    heads = step(
+        "heads",
+        lambda report: compare_heads(
+            softmax_network(dataclasses.replace(settings, depth=1)),
+            lf.Attention(qk_std=settings.qk_std),
+            digits.images[:n],
+            digits.labels[:n],
+            digits.images[n:],
+            digits.labels[n:],
+            key=jax.random.key(settings.draw_seed),
+            heads=settings.heads,
+            draws=settings.law_draws,
+            particles=settings.particles,
+            train=settings.few,
+            test=settings.asked,
+            progress=report,
+        ),
+    )
+    return Demo(settings, net, softmax_net, digits, K, classes, twins, softmax, heads, seconds)

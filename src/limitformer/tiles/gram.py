@@ -220,7 +220,9 @@ def finish(store: TileStore, scheduler: Any = None, progress: Progress | None = 
 def gram_of(store: TileStore) -> Gram:
     """The Gram matrix in a store."""
     found = {name: Tiled(store, name) for name in store.names}
-    return Gram(*(found.get(name) for name in ("nngp", "ntk", "nngp_sem", "ntk_sem")), store=store)
+    return Gram(
+        found.get("nngp"), found.get("ntk"), found.get("nngp_sem"), found.get("ntk_sem"), store
+    )
 
 
 def open_gram(store) -> Gram:
@@ -279,4 +281,4 @@ def _in_memory(run: Tiles, progress: Progress | None) -> Gram:
         for side in run.sides.values()
     ]
     whole = {name: value[np.ix_(*back)] for name, value in whole.items()}
-    return Gram(*(whole.get(name) for name in ("nngp", "ntk", "nngp_sem", "ntk_sem")))
+    return Gram(whole.get("nngp"), whole.get("ntk"), whole.get("nngp_sem"), whole.get("ntk_sem"))

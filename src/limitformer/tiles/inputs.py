@@ -48,8 +48,8 @@ class Inputs:
 
     def _padded(self, part: slice) -> tuple[np.ndarray, np.ndarray | None]:
         """Sequences padded to the longest of them, rounded up so that few shapes are compiled."""
-        lengths = self.lengths[part]
-        ends = np.concatenate([[0], np.cumsum(self.lengths)])
+        every = np.asarray(self.lengths)
+        lengths, ends = every[part], np.concatenate([[0], np.cumsum(every)])
         flat = np.asarray(self.arrays[0][int(ends[part.start]) : int(ends[part.stop])])
         size = bucket(int(lengths.max()))
         mask = np.arange(size) < lengths[:, None]
@@ -96,7 +96,7 @@ def bucket(length: int) -> int:
     return -(-length // step) * step
 
 
-def inputs_of(x, mask, name: str) -> Inputs:
+def inputs_of(x: Any, mask: Any, name: str) -> Inputs:
     """Arrays, memory maps, Zarr arrays or a list of sequences of different lengths, in one form.
 
     Raises:
@@ -111,7 +111,7 @@ def inputs_of(x, mask, name: str) -> Inputs:
             )
         return _sequences(x, name)
     given = x if isinstance(x, tuple) else (x,)
-    arrays = tuple(_lazy(a, name) for a in given)
+    arrays: tuple[Any, ...] = tuple(_lazy(a, name) for a in given)
     masks = mask if isinstance(mask, tuple) else (mask,)
     masks = (None,) * len(arrays) if mask is None else tuple(_lazy(m, name) for m in masks)
     if len(masks) != len(arrays):
@@ -127,7 +127,7 @@ def inputs_of(x, mask, name: str) -> Inputs:
     return Inputs(arrays, masks)
 
 
-def _lazy(a, name: str):
+def _lazy(a, name: str) -> Any:
     """An array that can be read by rows; NumPy arrays, memory maps and Zarr arrays as they are."""
     if a is None:
         return None

@@ -197,12 +197,13 @@ class TileStore:
     def damaged(self, tiles) -> list[tuple[int, int]]:
         """Those of some tiles whose checksums are wrong."""
         bad = []
-        for (i, j), name in itertools.product(tiles, self.names):
+        for i, j in tiles:
             try:
-                self.read(name, i, j)
+                for name in self.names:
+                    self.read(name, i, j)
             except (DamagedTile, MissingTile):
                 bad.append((i, j))
-        return list(dict.fromkeys(bad))
+        return bad
 
     def partial(self) -> list[str]:
         """Files that a killed process left half-written."""
@@ -211,8 +212,9 @@ class TileStore:
 
     def remove(self, tiles) -> None:
         """Forget some tiles."""
-        for (i, j), name in itertools.product(tiles, self.names):
-            self.location.remove(self.chunk(name, i, j))
+        for i, j in tiles:
+            for name in self.names:
+                self.location.remove(self.chunk(name, i, j))
 
 
 def create(location: Location, manifest: dict[str, Any], sides: dict[str, Inputs]) -> TileStore:

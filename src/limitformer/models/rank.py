@@ -110,7 +110,7 @@ def _page(model: Model, r: RankReport) -> str:
     )
     maps = figure(
         drawing(lambda ax: _plot_maps(ax, r), "maps", "Dobrushin coefficient of heads by layer"),
-        "One dot per head: how differently two queries can attend. Initial maps are nearly uniform.",
+        "One dot per head: how differently two queries attend. Initial maps are nearly uniform.",
     )
     rows = [
         (str(k), f"{c:,}", f"{norm:.4g}", f"{res:.3f}", f"{share:.4f}", f"{rms:.3g}")
@@ -132,8 +132,13 @@ def _page(model: Model, r: RankReport) -> str:
     )
     order = np.argsort(-np.abs(r.heads.share))[:12]
     parts = [
-        (_label(r.heads.labels[i]), f"{r.heads.norm[i]:.4g}", f"{r.heads.residual[i]:.3f}")
-        + (f"{r.heads.share[i]:.4f}", f"{r.heads.residual_share[i]:.4f}")
+        (
+            _label(r.heads.labels[i]),
+            f"{r.heads.norm[i]:.4g}",
+            f"{r.heads.residual[i]:.3f}",
+            f"{r.heads.share[i]:.4f}",
+            f"{r.heads.residual_share[i]:.4f}",
+        )
         for i in order
     ]
     sections = [
