@@ -6,6 +6,7 @@ import math
 import jax
 import numpy as np
 import pytest
+from tests.models import tiny
 
 from limitformer.depth.paths import Paths, check_sum, path_counts, path_decomposition, residual_norm
 from limitformer.depth.paths_heads import head_contributions
@@ -13,7 +14,6 @@ from limitformer.depth.paths_recompute import recompute_paths, recomputed_mean
 from limitformer.depth.paths_signs import random_signs
 from limitformer.depth.paths_single import enumerate_paths, path_statistics, run_paths
 from limitformer.models import Attention, Mlp, forward, steps, stream
-from tests.models import tiny
 
 ALL = [(kind, mlp) for kind in tiny.KINDS for mlp in ("source", "inside")]
 

@@ -161,6 +161,13 @@ def test_tokens_and_bad_input(key):
         same.joint_density(np.zeros((1, 2)))
     with pytest.raises(ValueError, match="do not fit 3 heads"):
         lf.Attention(heads=3, position=lf.Alibi((0.5, 0.1))).law(X, key=key, draws=3)
+    for heads in (0, 2.5, "two", True):
+        with pytest.raises(ValueError, match="whole number of at least 1"):
+            lf.Attention(heads=heads)
+    sharp = lf.Serial(lf.Attention(heads=2, qk_std=1e10), lf.MeanPool())
+    assert np.isfinite(sharp.law(X, key=key, draws=5).nngp).all()
+    with pytest.raises(ValueError, match="use a smaller qk_std"):
+        lf.Attention(heads=2, qk_std=1e200).law(X, key=key, draws=5)
     seen = []
     report = lambda *p: seen.append(p[:2])  # noqa: E731
     lf.Attention(heads=2).law(X, key=key, draws=4, memory=2**16, progress=report)

@@ -114,7 +114,7 @@ def written(tmp_path, header, data=b""):
 @pytest.mark.parametrize("keep", [0, 5, 40, -1])
 def test_truncated(whole, keep):
     whole.write_bytes(whole.read_bytes()[:keep])
-    with pytest.raises(ValueError, match="not a whole safetensors file: .* fetch it again"):
+    with pytest.raises(ValueError, match=r"not a whole safetensors file: .* fetch it again"):
         SafetensorsFile(whole)
 
 

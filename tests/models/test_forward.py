@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from tests.models import tiny
 
 from limitformer.models import Attention, Mlp, Relative, forward, from_spec, rows, steps, stream
 from limitformer.models.forward import attention_maps
 from limitformer.models.gates import GATES, activation_name, gate
-from tests.models import tiny
 
 
 def naive_norm(norm, row):
@@ -17,9 +17,8 @@ def naive_norm(norm, row):
     mean = sum(row) / len(row) if norm.centred else 0.0
     var = sum((v - mean) ** 2 for v in row) / len(row)
     bias = np.zeros(len(row)) if norm.bias is None else norm.bias
-    return np.array(
-        [(v - mean) / math.sqrt(var + norm.eps) * g + b for v, g, b in zip(row, norm.gain, bias)]
-    )
+    values = zip(row, norm.gain, bias, strict=True)
+    return np.array([(v - mean) / math.sqrt(var + norm.eps) * g + b for v, g, b in values])
 
 
 def naive_turn(v, position, frequencies):

@@ -3,13 +3,14 @@
 import jax
 import numpy as np
 import pytest
+from tests.models import tiny
 
 import limitformer as lf
 from limitformer.depth import mean_cosine
+from limitformer.layers.base import leaves
 from limitformer.models import initial, limit_of, reinitialised, steps, stream
 from limitformer.models.plan import plan_of
 from limitformer.models.weights import arrays
-from tests.models import tiny
 
 IDS = np.arange(6)
 SMALL = {
@@ -50,7 +51,7 @@ def test_limit_of_random_models(kind, key):
 
 def test_standard_deviations():
     net = limit_of({"model_type": "gpt2", "n_layer": 8, "n_embd": 256, "n_head": 4})
-    attention = net.layers[2].layer.layers[0].layers[1]
+    attention = next(leaf for _, leaf in leaves(net) if isinstance(leaf, lf.Attention))
     assert float(attention.qk_std) == pytest.approx(0.02**2 * 256)
     assert float(attention.ov_std) == pytest.approx(0.02**2 * 256 / 4)
     assert attention.heads == 4

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from tests.models import tiny
 
 from limitformer.models import ARCHITECTURES, from_config, from_spec
 from limitformer.models.llama import frequencies
-from tests.models import tiny
 
 
 def heads(d=4, H=2, G=None, k=2):

@@ -87,6 +87,11 @@ class Draws:
                 found = self._block(self.keys[index])
                 new = min(self.size, self.draws - start)
                 block = tuple(None if v is None else np.asarray(v)[:new] for v in found)
+            if not all(v is None or np.isfinite(v).all() for v in block):
+                raise ValueError(
+                    f"conditional kernels overflow {block[0].dtype}: scores or inputs are too "
+                    "large; use a smaller qk_std, scale the inputs, or dtype=float64"
+                )
             if keep:
                 kept.append(block)
             if self.progress is not None:

@@ -30,7 +30,8 @@ class Evidence(eqx.Module):
     def kernel(self, normals) -> jax.Array:
         """K_z of all inputs (and tokens), as a matrix."""
         with jax.default_matmul_precision("highest"):
-            K, _ = self.network.joint(self.streams, self.key, SCORE_DRAWS, normals, self.first)
+            found = self.network.joint(self.streams, self.key, SCORE_DRAWS, normals, self.first)
+        K: Any = found[0]
         if K.ndim == 4:
             n, m, S1, S2 = K.shape
             K = jnp.swapaxes(K, 1, 2).reshape(n * S1, m * S2)

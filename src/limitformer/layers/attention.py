@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..duals import Identity
 from ..kernel.functional import Functional
@@ -320,7 +321,8 @@ def check_heads(heads):
     """`inf` or a whole number."""
     if heads == inf:
         return inf
-    if isinstance(heads, bool) or int(heads) != heads or heads < 1:
+    number = isinstance(heads, int | float | np.integer | np.floating)
+    if not number or isinstance(heads, bool) or int(heads) != heads or heads < 1:
         raise ValueError(f"heads must be lf.inf or a whole number of at least 1, got {heads!r}")
     return int(heads)
 

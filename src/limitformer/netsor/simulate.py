@@ -13,6 +13,7 @@ be determined by them.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -95,27 +96,32 @@ def simulate(
         each = n * (len(program.nodes) + (n * len(program.matrices) if dense else 0))
         batch = max(1, min(runs, _NUMBERS_AT_ONCE // each))
 
-    kept = [node.index for node in (program.nodes if keep is None else keep)]
-
-    @jax.jit
-    @jax.vmap
-    def run(r):
-        return _run(program, n, jax.random.fold_in(key, r), coordinates, kept, dense)
-
+    kept = tuple(node.index for node in (program.nodes if keep is None else keep))
+    run = _compiled(program, len(program.nodes), n, coordinates, kept, dense)
     parts = []
     for start in range(0, runs, batch):  # the last batch is filled up: one shape, one compilation
-        found = run(jnp.arange(start, start + batch, dtype=jnp.uint32))
+        found = run(key, jnp.arange(start, start + batch, dtype=jnp.uint32))
         parts.append({i: np.asarray(v)[: runs - start] for i, v in found.items()})
     return Simulation(
         program, n, runs, {i: np.concatenate([part[i] for part in parts]) for i in parts[0]}
     )
 
 
+@functools.lru_cache(maxsize=64)
+def _compiled(program: Program, size: int, n: int, coordinates: int, kept: tuple, dense: bool):
+    """Several runs as one function of the key and their numbers; `size`: programs can grow."""
+
+    def run(key, r):
+        return _run(program, n, jax.random.fold_in(key, r), coordinates, kept, dense)
+
+    return jax.jit(jax.vmap(run, (None, 0)))
+
+
 def _size(width: float, n: int) -> int:
     return round(width * n)
 
 
-def _run(program, n: int, key, coordinates: int, kept: list[int], dense: bool) -> dict:
+def _run(program, n: int, key, coordinates: int, kept: tuple[int, ...], dense: bool) -> dict:
     """One run. Nodes of one depth are computed together: fewer, larger steps compile faster."""
     run = _Run(program, n, key, dense)
     for step in _steps(program):

@@ -7,6 +7,12 @@ from limitformer.plot.calibration import plot_reliability
 from limitformer.plot.classification import plot_confusion, plot_refusal
 from limitformer.plot.convergence import plot_convergence
 from limitformer.plot.density import plot_density
+from limitformer.plot.depth import (
+    plot_correlation_map,
+    plot_decay,
+    plot_depth_profile,
+    plot_phase_diagram,
+)
 from limitformer.plot.gram import plot_gram
 from limitformer.plot.learning_curve import plot_learning_curve
 from limitformer.plot.ridge import plot_ridge_path
@@ -17,10 +23,14 @@ from limitformer.plot.to_limit import plot_distance_to_limit, plot_second_moment
 __all__ = [
     "plot_confusion",
     "plot_convergence",
+    "plot_correlation_map",
+    "plot_decay",
     "plot_density",
+    "plot_depth_profile",
     "plot_distance_to_limit",
     "plot_gram",
     "plot_learning_curve",
+    "plot_phase_diagram",
     "plot_phase_map",
     "plot_refusal",
     "plot_reliability",

@@ -9,6 +9,7 @@ import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse.linalg
@@ -94,10 +95,9 @@ def conjugate_gradients(
             progress(count, limit)
 
     n = B.size
-    A = scipy.sparse.linalg.LinearOperator((n, n), apply, dtype=np.float64)
-    M = scipy.sparse.linalg.LinearOperator(
-        (n, n), lambda v: P(v.reshape(shape)).ravel(), dtype=np.float64
-    )
+    operator: Any = scipy.sparse.linalg.LinearOperator  # its stubs lack the functions' arguments
+    A = operator((n, n), matvec=apply, dtype=np.float64)
+    M = operator((n, n), matvec=lambda v: P(v.reshape(shape)).ravel(), dtype=np.float64)
     X = _load(state, shape) / scale
     worst = residuals(X)
     for attempt in range(_ROUNDS):

@@ -132,7 +132,7 @@ class OnDisk:
             L, part = np.array(panel[:own]), slice(start, start + own)
             right = X[part] - panel[own:].T @ X[start + own :]
             X[part] = scipy.linalg.solve_triangular(
-                L, right, lower=True, trans="T", check_finite=False
+                L, right, lower=True, trans=1, check_finite=False
             )
         return X.reshape(B.shape)
 

@@ -59,7 +59,8 @@ def sharded_kernel(
         rows, cols = (len(side[0][0].x) // block for side in sides)
         todo = [(i, j) for i in range(rows) for j in range(i + 1 if sy is None else cols)]
         filled = todo + todo[-1:] * (-len(todo) % len(devices))
-        values = _spread(network, *sides, block, jnp.asarray(np.array(filled)), tuple(devices))
+        left, right = sides
+        values = _spread(network, left, right, block, jnp.asarray(np.array(filled)), tuple(devices))
         grams = [None if v is None else _placed(np.asarray(v), todo, block, rows, cols, sy is None,
                  sx[0].n, (sx if sy is None else sy)[0].n) for v in values]  # fmt: skip
     return returned(result_of(kinds, grams), dtype)
