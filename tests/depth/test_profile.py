@@ -145,7 +145,7 @@ def test_table_verdict_and_bad_input(key):
     net = lf.Repeat(LINEAR, 4)
     profile = lf.depth_profile(net, X[:1])
     assert "Token cosine reaches 0.99 at layer 2 of 4 (net[1])" in profile.verdict()
-    assert "from layer 3 on nothing is left of the residual" in profile.verdict()
+    assert "from layer 4 on nothing is left of the residual" in profile.verdict()
     kept = lf.depth_profile(lf.Repeat(lf.Residual(LINEAR, branch=0.1), 4), X[:1])
     assert kept.verdict().startswith("Token cosine stays below 0.99 through all 4 layers")
     assert len(str(profile).splitlines()) == 6 and "net[3]" in str(profile)

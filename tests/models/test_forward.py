@@ -109,13 +109,13 @@ def test_padded_batches_are_their_rows():
     model = tiny.model()
     ids = np.array([[3, 4, 5, 0, 0], [6, 7, 8, 9, 10]])
     mask = ids > 0
-    one, two = rows(model, ids, mask)
+    one, two = rows(ids, mask)
     assert np.array_equal(forward(model, one), forward(model, [3, 4, 5]))
     assert len(two) == 5
     with pytest.raises(ValueError, match=r"rows \[1\] have no valid token"):
-        rows(model, ids, [[1, 1, 1, 1, 1], [0, 0, 0, 0, 0]])
+        rows(ids, [[1, 1, 1, 1, 1], [0, 0, 0, 0, 0]])
     with pytest.raises(ValueError, match=r"ids \(2, 5\) and mask \(5,\)"):
-        rows(model, ids, mask[0])
+        rows(ids, mask[0])
 
 
 def test_rotary_scores_depend_on_distance():

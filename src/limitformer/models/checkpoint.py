@@ -43,7 +43,7 @@ def load(path: str | Path, dtype=np.float64) -> Model:
         raise FileNotFoundError(f"no folder {folder} with a config.json")
     config = json.loads((folder / "config.json").read_text())
     config.setdefault("_name_or_path", folder.name)
-    model = from_config(config, _weights(folder), dtype=dtype, name=folder.name)
+    model = from_config(config, _weights(folder), dtype=dtype)
     file = folder / "tokenizer.json"
     if not file.is_file():
         return model

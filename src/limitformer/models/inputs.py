@@ -38,7 +38,7 @@ def stream(model: Model, x: Any) -> np.ndarray:
     return h.astype(model.dtype)
 
 
-def rows(model: Model, ids: Any, mask: Any = None) -> list[np.ndarray]:
+def rows(ids: Any, mask: Any = None) -> list[np.ndarray]:
     """The rows of a padded batch of token ids (b, n), each without its padding.
 
     Attention never sees padding, so a row is the model on its valid tokens; positions count among
@@ -49,7 +49,7 @@ def rows(model: Model, ids: Any, mask: Any = None) -> list[np.ndarray]:
         mask: (b, n) bool or 0/1, True where valid; None where nothing is padded.
 
     Example:
-        >>> rows(None, [[5, 6, 0], [7, 8, 9]], [[1, 1, 0], [1, 1, 1]])
+        >>> rows([[5, 6, 0], [7, 8, 9]], [[1, 1, 0], [1, 1, 1]])
         [array([5, 6]), array([7, 8, 9])]
     """
     ids = np.asarray(ids)
@@ -72,7 +72,7 @@ def embed_tokens(model: Model, ids: np.ndarray) -> np.ndarray:
     if ids.ndim != 1:
         raise ValueError(
             f"token ids of one input have shape (n,), got {ids.shape}; take a padded batch apart "
-            "with limitformer.models.rows(model, ids, mask)"
+            "with limitformer.models.rows(ids, mask)"
         )
     if model.max_tokens is not None and len(ids) > model.max_tokens:
         raise ValueError(

@@ -46,11 +46,8 @@ def limit_of(config: Any) -> Serial:
         ValueError: an architecture whose limit is not known here, with the reason.
 
     Example:
-        >>> import numpy as np, limitformer as lf
-        >>> net = limit_of({"model_type": "bert", "num_hidden_layers": 2})
-        >>> profile = lf.depth_profile(net, np.array([[5, 6, 7, 8]]), draws=64)
-        >>> bool(profile["cosine"][-1] > profile["cosine"][1])
-        True
+        >>> limit_of({"model_type": "gpt2", "n_layer": 2})
+        Serial(Embed(0.02), Position(weight=0.0004), ... Attention(heads=12, qk_std=0.307...
     """
     p = plan_of(config)
     block = _block(p)

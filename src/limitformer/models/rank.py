@@ -92,11 +92,11 @@ def _verdict(curves: Curves, attention: AttentionProfile, paths: Paths) -> str:
         )
     at = f"The lowest is {residual[lowest]:.2f} at {curves.layers[lowest]}."
     half = int(np.searchsorted(np.cumsum(paths.share), 0.9))
-    carried = f"Paths of at most {half} heads carry 90 per cent of the output."
+    carried = f"Paths of length {half} or less carry 90 per cent of the output."
     tau = np.array([t.mean() for t in attention.dobrushin])
     maps = (
-        f"Attention maps contract tokens by {tau.min():.2f} to {tau.max():.2f} a layer "
-        "(Dobrushin; 1 need not contract at all)."
+        f"Its attention maps have Dobrushin coefficients of {tau.min():.2f} to {tau.max():.2f} in "
+        "the mean of a layer (1 need not contract tokens at all, 0 makes them equal)."
     )
     return " ".join((state, at, carried, maps))
 
@@ -111,6 +111,7 @@ def _page(model: Model, r: RankReport) -> str:
     maps = figure(
         drawing(lambda ax: _plot_maps(ax, r), "maps", "Dobrushin coefficient of heads by layer"),
         "One dot per head: how differently two queries attend. Initial maps are nearly uniform.",
+        narrow=True,
     )
     rows = [
         (str(k), f"{c:,}", f"{norm:.4g}", f"{res:.3f}", f"{share:.4f}", f"{rms:.3g}")

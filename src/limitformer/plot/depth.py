@@ -73,7 +73,7 @@ def plot_depth_profile(
         ax.set_yscale("log")
     ax.set_xlabel(f"layer, of {len(depth) - 1}")
     ax.set_ylabel(_WORDS.get(metric, metric))
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.locator_params(axis="x", integer=True)
     ax.grid(axis="y")
     ax.legend()
     return ax
