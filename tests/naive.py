@@ -403,6 +403,19 @@ def add(pairs: Sequence[Pair], weights=None) -> Pair:
     )
 
 
+def product(p: Pair, q: Pair) -> Pair:
+    """Product of independent branches: second moments and means multiply."""
+    return replace(
+        p,
+        Kxx=p.Kxx * q.Kxx,
+        Kyy=p.Kyy * q.Kyy,
+        Kxy=p.Kxy * q.Kxy,
+        Txy=p.Txy * q.Kxy + p.Kxy * q.Txy,
+        mx=p.mx * q.mx,
+        my=p.my * q.my,
+    )
+
+
 def residual(p: Pair, branch: Callable[[Pair], Pair], skip=1.0, weight=1.0) -> Pair:
     """skip * f + weight * branch(f)."""
     return add([p, branch(p)], [skip, weight])

@@ -47,6 +47,7 @@ from .layers.named import (
 from .layers.norm import LayerNorm, RMSNorm
 from .layers.pool import FirstToken, Flatten, LastToken, MeanPool, SumPool
 from .layers.position import Alibi, OneHot, Position, RelativeBias, Rotary, SquaredExponential
+from .layers.product import Product
 from .layers.residual_attention import ResidualAttention
 from .layers.transformer import Block, Transformer, VisionTransformer
 from .tiles.gram import Gram, gram
@@ -87,6 +88,7 @@ __all__ = [
     "Position",
     "Posterior",
     "Prediction",
+    "Product",
     "RMSNorm",
     "RelativeBias",
     "Relu",

@@ -111,6 +111,9 @@ class Reader:
         streams = s if layer.branches is None else self.run(layer.branches, s)
         return Stream(naive.add([t.pair for t in streams], layer.weights))
 
+    def Product(self, layer, s):
+        return Stream(naive.product(*(t.pair for t in s)))
+
     def Repeat(self, layer, s):
         for _ in range(layer.n):
             s = self.run(layer.layer, s)

@@ -316,6 +316,11 @@ def _cases():
     add("cross softmax known", lf.Serial(cross(), D()), **two)
     add("cross softmax", lf.Serial(both, cross(), lf.LayerNorm(), D(), lf.MeanPool()), **two)
 
+    # Products
+    gate = lf.Parallel(lf.Serial(D(1.3, 0.2), lf.Erf()), D(0.9, 0.4))
+    add("product", lf.Serial(D(), gate, lf.Product(), D(1.1), lf.MeanPool()))
+    add("product of tokens", _dense(lf.Residual(lf.RMSNorm(), gate, lf.Product(), D(1.1, 0.3))))
+
     # Sums, residuals, repeats
     add("residual raw", lf.Serial(lf.Residual(D(1.1), lf.Erf(), D(), skip=0.7, branch=1.2), D()))
     add(

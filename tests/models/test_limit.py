@@ -29,6 +29,16 @@ SMALL = {
         "n_embd": 128,
         "initializer_range": 0.1,
     },
+    "llama": {
+        "model_type": "llama",
+        "num_hidden_layers": 2,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "hidden_size": 128,
+        "head_dim": 8,
+        "intermediate_size": 256,
+        "initializer_range": 0.1,
+    },
 }
 
 
@@ -87,7 +97,7 @@ def test_models_and_configurations_are_read():
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        ("llama", "gated MLPs"),
+        ("qwen3", "normalises queries and keys"),
         ("albert", "shares weights between layers"),
         ("mamba", "unknown model_type 'mamba'; limits are known of bert"),
     ],

@@ -159,13 +159,17 @@ SCRIPT = """
 import sys
 sys.path.insert(0, {folder!r})
 import test_faults
+# a commit between the two processes would make it another run
+sys.modules["limitformer.tiles.gram"].revision = lambda: {revision!r}
 test_faults.start({path!r})
 """
 
 
 def killed_run(path, wait_for: int) -> None:
     """Start a run in another process and kill it once some tiles are there."""
-    script = SCRIPT.format(folder=os.path.dirname(__file__), path=str(path))
+    script = SCRIPT.format(
+        folder=os.path.dirname(__file__), path=str(path), revision=manifest.revision()
+    )
     process = subprocess.Popen([sys.executable, "-c", script])
     while process.poll() is None:
         chunks = path / "nngp/c"

@@ -105,6 +105,8 @@ def _cases():
     }.items():
         yield Case(name, lf.Serial(D(1.3, 0.3), *(f for act in acts for f in (act, D(1.1)))), FLAT)
 
+    gate = lf.Parallel(lf.Serial(D(1.3, 0.3), lf.Silu()), D(1.1, 0.4))
+    yield Case("gated", lf.Serial(D(), gate, lf.Product(), D(1.2), pool), MASKED, slow=True)
     yield Case("conv mask", lf.Serial(lf.Conv((3,), 1.3, 0.3), lf.Relu(), D(), pool), MASKED)
     yield Case(
         "conv valid stride",

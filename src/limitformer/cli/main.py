@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
-from limitformer.cli import gram
+from limitformer.cli import gram, rank
 
 INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
 _KEPT = {"gram": "finished tiles are kept"}
@@ -26,7 +26,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ± or √ is no reason to stop
     parser = _parser()
-    arguments = parser.parse_args(argv)
+    given = list(sys.argv[1:] if argv is None else argv)
+    # a paper's own parser reads what follows, options too
+    rest = given[1:] if given[:1] == ["reproduce"] else []
+    arguments = parser.parse_args(given[: len(given) - len(rest)])
+    arguments.rest = rest
     if arguments.command is None:
         parser.print_help()
         return 0
@@ -70,7 +74,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.set_defaults(run=_demo)
     gram.add(commands)
+    rank.add(commands)
+    reproduce = commands.add_parser(
+        "reproduce",
+        help="published tables and figures, computed again",
+        description="Published tables and figures, computed again.",
+    )
+    reproduce.set_defaults(run=_reproduce)
     return parser
+
+
+def _reproduce(arguments: argparse.Namespace) -> int:
+    from limitformer.reproduce.__main__ import main
+
+    return main(arguments.rest)
 
 
 def _demo(arguments: argparse.Namespace) -> int:

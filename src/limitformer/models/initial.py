@@ -64,24 +64,31 @@ def initial(config: Any, *, key, tokens: int = 512, vocabulary: int = 1000) -> M
     if p.patch is not None:
         raise ValueError(f"{p.kind} reads images; initial makes models of token ids")
     rng = _generator(key)
-    d, H, m, dk = p.width, p.heads, p.hidden, p.width // p.heads
+    d, H, m, dk = p.width, p.heads, p.hidden, p.channels
+    groups = p.key_heads or H
 
     def draw(*shape: int, std: float = p.std) -> np.ndarray:
         return std * rng.standard_normal(shape)
 
     unit = {"gain": np.ones(d), "bias": np.zeros(d), "eps": p.eps}
+    rotary = None
+    if p.gated:
+        unit = {"gain": np.ones(d), "centred": False, "eps": p.eps}
+        rotary = {"frequencies": p.base ** (-np.arange(0, dk, 2) / dk)}
     layers = [
         {
             "attention": {
                 "W_Q": draw(H, d, dk),
-                "W_K": draw(H, d, dk),
-                "W_V": draw(H, d, dk),
+                "W_K": draw(groups, d, dk),
+                "W_V": draw(groups, d, dk),
                 "W_O": draw(H, dk, d, std=p.last_std),
                 "causal": p.causal,
+                "rotary": rotary,
             },
             "mlp": {
                 "W_in": draw(d, m),
                 "W_out": draw(m, d, std=p.last_std),
+                "W_gate": draw(d, m) if p.gated else None,
                 "activation": p.activation,
             },
             "attention_norm": unit,
@@ -91,7 +98,7 @@ def initial(config: Any, *, key, tokens: int = 512, vocabulary: int = 1000) -> M
     ]
     table = {
         "tokens": draw(vocabulary, d),
-        "positions": draw(tokens, d),
+        "positions": None if p.gated else draw(tokens, d),
         "types": draw(d) if p.types else None,
         "norm": unit if p.input_norm else None,
     }

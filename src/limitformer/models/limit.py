@@ -9,12 +9,13 @@ import jax.numpy as jnp
 
 from ..layers import named
 from ..layers.attention import Attention
-from ..layers.combine import Repeat, Residual, Serial
+from ..layers.combine import Parallel, Repeat, Residual, Serial
 from ..layers.conv import Conv
 from ..layers.dense import Dense
 from ..layers.embed import ClassToken, Embed
-from ..layers.norm import LayerNorm
-from ..layers.position import OneHot, Position
+from ..layers.norm import LayerNorm, RMSNorm
+from ..layers.position import OneHot, Position, Rotary
+from ..layers.product import Product
 from .plan import Plan, plan_of
 
 _ACTIVATIONS = {
@@ -35,7 +36,9 @@ def limit_of(config: Any) -> Serial:
 
     Args:
         config: a dictionary as in `config.json`, a transformers configuration, or a model that
-            has one: BERT, RoBERTa, DistilBERT, GPT-2, OPT, ViT.
+            has one: BERT, RoBERTa, DistilBERT, GPT-2, OPT, LLaMA, Mistral, Qwen 2, ViT. Groups of
+            query heads that share keys and values have the limit of heads that do not; a sliding
+            window is left out (inputs shorter than it).
 
     Returns:
         A network of token ids (n, tokens), or of images (n, height, width, channels) for ViT,
@@ -51,13 +54,18 @@ def limit_of(config: Any) -> Serial:
     """
     p = plan_of(config)
     block = _block(p)
-    norm = LayerNorm(eps=p.eps)
-    ends = (norm,) if p.final_norm else ()
+    ends = (_norm(p),) if p.final_norm else ()
     return Serial(*_inputs(p), Repeat(block, p.depth), *ends)
+
+
+def _norm(p: Plan) -> Any:
+    return RMSNorm(eps=p.eps) if p.gated else LayerNorm(eps=p.eps)
 
 
 def _inputs(p: Plan) -> tuple:
     """Tables of tokens, positions and segments, or patches with a class token."""
+    if p.gated:
+        return (Embed(p.std),)
     places = Position(OneHot(), weight=p.std**2)
     if p.patch is not None:
         side = (p.patch_side, p.patch_side)
@@ -74,11 +82,17 @@ def _block(p: Plan) -> Serial:
         raise ValueError(f"no dual of {p.activation!r}; there are {', '.join(_ACTIVATIONS)}")
     d, m = p.width, p.hidden
     attention = Attention(
-        heads=p.heads, qk_std=p.std**2 * d, ov_std=p.std * p.last_std * d, causal=p.causal
+        heads=p.heads,
+        qk_std=p.std**2 * d,
+        ov_std=p.std * p.last_std * math.sqrt(d * p.heads * p.channels),
+        causal=p.causal,
+        position=Rotary(p.channels, p.base) if p.gated else None,
     )
     into, out = Dense(p.std * math.sqrt(d)), Dense(p.last_std * math.sqrt(m))
-    mlp = (into, _ACTIVATIONS[p.activation](), out)
-    norm = LayerNorm(eps=p.eps)
+    mlp: tuple = (into, _ACTIVATIONS[p.activation](), out)
+    if p.gated:
+        mlp = (Parallel(Serial(*mlp[:2]), into), Product(), out)
+    norm = _norm(p)
     if p.placement == "pre":
         return Serial(Residual(norm, attention), Residual(norm, *mlp))
     return Serial(Residual(attention), norm, Residual(*mlp), norm)

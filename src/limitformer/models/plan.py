@@ -9,7 +9,8 @@ from typing import Any
 
 from .gates import activation_name
 
-_KINDS = ("bert", "roberta", "distilbert", "gpt2", "opt", "vit")
+_GATED = ("llama", "mistral", "qwen2")
+_KINDS = ("bert", "roberta", "distilbert", "gpt2", "opt", "vit", *_GATED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +33,10 @@ class Plan:
         types: a segment code is added to every token.
         patch: values in one image patch; None for token ids.
         patch_side: of the square patches.
+        key_heads: heads of keys and values, which groups of query heads share; None: all.
+        head_width: channels of a head; None for width / heads.
+        gated: the MLP is act(W_gate h) * (W_in h); norms are RMS, positions rotary.
+        base: of the rotary frequencies.
     """
 
     kind: str
@@ -50,6 +55,15 @@ class Plan:
     types: bool
     patch: int | None = None
     patch_side: int = 0
+    key_heads: int | None = None
+    head_width: int | None = None
+    gated: bool = False
+    base: float = 10000.0
+
+    @property
+    def channels(self) -> int:
+        """Of one head."""
+        return self.head_width or self.width // self.heads
 
 
 def plan_of(config: Any) -> Plan:
@@ -73,14 +87,14 @@ def plan_of(config: Any) -> Plan:
             f"expected a configuration or a model that has one, got {type(config).__name__}"
         )
     kind = str(given.get("model_type"))
-    if kind in ("llama", "mistral", "qwen2", "qwen3"):
-        raise ValueError(
-            f"{kind} has gated MLPs, products of two Gaussian branches, for which there is no layer"
-        )
+    if kind == "qwen3":
+        raise ValueError("qwen3 normalises queries and keys, whose limit is not known here")
     if kind == "albert":
         raise ValueError("albert shares weights between layers, whose limit is another one")
     if kind not in _KINDS:
         raise ValueError(f"unknown model_type {kind!r}; limits are known of {', '.join(_KINDS)}")
+    if kind in _GATED:
+        return _llama(given, kind)
     return {"gpt2": _gpt2, "opt": _opt, "vit": _vit}.get(kind, _bert)(given, kind)
 
 
@@ -147,6 +161,35 @@ def _opt(c: Mapping[str, Any], kind: str) -> Plan:
         False,
         bool(before),
         False,
+    )
+
+
+def _llama(c: Mapping[str, Any], kind: str) -> Plan:
+    width, std = c.get("hidden_size", 4096), c.get("initializer_range", 0.02)
+    heads = c.get("num_attention_heads", 32)
+    rope = dict(c.get("rope_scaling") or {}) | dict(c.get("rope_parameters") or {})
+    scaled = rope.get("rope_type", rope.get("type", "default"))
+    if scaled != "default" or c.get("partial_rotary_factor", 1.0) not in (None, 1.0):
+        raise ValueError(f"{kind} with rotary type {scaled!r}: only default rotary positions here")
+    return Plan(
+        kind,
+        c.get("num_hidden_layers", 32),
+        heads,
+        width,
+        c.get("intermediate_size", 11008),
+        "pre",
+        activation_name(c.get("hidden_act", "silu")),
+        True,
+        c.get("rms_norm_eps", 1e-6),
+        std,
+        std,
+        False,
+        True,
+        False,
+        key_heads=c.get("num_key_value_heads") or heads,
+        head_width=c.get("head_dim"),
+        gated=True,
+        base=float(rope.get("rope_theta", c.get("rope_theta", 10000.0))),
     )
 
 

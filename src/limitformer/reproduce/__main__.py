@@ -1,4 +1,4 @@
-"""`python -m limitformer.reproduce` with `hron-cifar`, `hron-imdb` or a figure `sakai-1`."""
+"""`python -m limitformer.reproduce` with `hron-cifar`, `hron-imdb`, `sakai-1`, `dong-residual`."""
 
 from __future__ import annotations
 
@@ -66,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         figure.add_argument("--seeds", type=int, default=10, help="repetitions (default 10)")
         figure.add_argument("--out", type=Path, default=None, help="folder for .md, .json, .png")
         figure.set_defaults(run=_sakai, figure=name)
+    _dong_parsers(commands)
     prepare = commands.add_parser(
         "prepare",
         help="the inputs in one small npz, for a machine without parquet",
@@ -78,6 +79,36 @@ def _parser() -> argparse.ArgumentParser:
     prepare.add_argument("--seed", type=int, default=0)
     prepare.set_defaults(run=_prepare)
     return parser
+
+
+def _dong_parsers(commands) -> None:
+    residual = commands.add_parser(
+        "dong-residual", help="figure 2 of Dong 2021: residual per layer, parts removed"
+    )
+    residual.add_argument("--samples", type=int, default=32, help="texts (default 32)")
+    residual.add_argument("--width", type=int, default=256, help="at random weights (paper 768)")
+    residual.add_argument("--depth", type=int, default=12, help="at random weights (default 12)")
+    paths = commands.add_parser("dong-paths", help="paths of a pretrained model, by length")
+    paths.add_argument("--samples", type=int, default=4, help="texts (default 4)")
+    paths.add_argument("--draws", type=int, default=16, help="paths per length and text (16)")
+    for parser in (residual, paths):
+        parser.add_argument("--tokens", type=int, default=128, help="of every text (default 128)")
+        parser.add_argument("--data", default=SHARED / "imdb_5k_2k.parquet", help="the texts")
+        parser.add_argument("--model", default=None, help="folder of a BERT (default MiniLM)")
+    circle = commands.add_parser("dong-circle", help="two points that should go round a circle")
+    circle.add_argument("--widths", type=_numbers, default=(32, 64, 128), metavar="32,64,128")
+    circle.add_argument("--steps", type=int, default=3000, help="of training (default 3000)")
+    tasks = commands.add_parser("dong-tasks", help="sorting, convex hull, memorisation, by path")
+    tasks.add_argument("--steps", type=int, default=1500, help="of training (default 1500)")
+    for name, parser in (
+        ("residual", residual),
+        ("paths", paths),
+        ("circle", circle),
+        ("tasks", tasks),
+    ):
+        parser.add_argument("--seed", type=int, default=0)
+        parser.add_argument("--out", type=Path, default=None, help="folder for .md, .json, .png")
+        parser.set_defaults(run=_dong, experiment=name)
 
 
 def _common(parser: argparse.ArgumentParser, train: int, validation: int) -> None:
@@ -164,6 +195,23 @@ def _sakai(arguments):
         print(line, file=sys.stderr, flush=True)
 
     found = sakai(arguments.figure, runs=arguments.runs, seeds=arguments.seeds, report=report)
+    if arguments.out is not None:
+        found.write(arguments.out)
+    return found
+
+
+def _dong(arguments):
+    from .dong_run import dong
+
+    names = ("data", "samples", "tokens", "width", "depth", "draws", "widths", "steps", "seed")
+    given = {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
+    if hasattr(arguments, "model"):
+        given["folder"] = arguments.model
+
+    def report(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    found = dong(arguments.experiment, report=report, **given)
     if arguments.out is not None:
         found.write(arguments.out)
     return found

@@ -40,8 +40,13 @@ _NOTES = (
     "curves can be compared in shape, not digit by digit.",
     "Random weights are one draw of each model, so the standard errors are over texts only. Their "
     "standard deviation is 0.02 sqrt(768 / width), which has the gains of the base models.",
-    "At random weights attention is nearly uniform: one layer without a skip removes most of the "
-    "residual, and with skips the norm alone decides how fast the rest goes.",
+    "At random weights attention is nearly uniform, and one layer without a skip removes almost "
+    "all of the residual; with the skip most of it is left after 12 layers, except in ALBERT, "
+    "whose layers add what the same weights write.",
+    "The fall is doubly exponential where scores depend on tokens only. Those of XLNet also depend "
+    "on the distance of two tokens, so its maps differ between queries even when all tokens are "
+    "equal: there the theorem's hypothesis is not met, and attention only falls by a constant "
+    "factor per layer.",
 )
 
 
