@@ -267,7 +267,10 @@ def test_singular_kernels_and_bad_noise():
             lf.condition(NET, X, Y, noise=noise)
     with pytest.raises(ValueError, match="observed=True needs one noise"):
         lf.condition(NET, X, Y, noise=np.linspace(0.1, 1, 15)).predict(NEW, observed=True)
-    with pytest.raises(ValueError, match=r"key=jax.random.key\(0\), or take the limit with net.with_heads\(lf.inf\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"key=jax.random.key\(0\), or take the limit with net.with_heads\(lf.inf\)",
+    ):
         lf.condition(lf.Serial(lf.Attention(heads=2), lf.MeanPool()), X, Y)
     with pytest.raises(ValueError, match="kind='gp' is not known"):
         lf.condition(NET, X, Y, kind="gp")

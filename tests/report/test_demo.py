@@ -29,6 +29,8 @@ TINY = demo.Settings(
     particles=8,
     few=4,
     asked=4,
+    blocks=3,
+    followed=1,
 )
 
 
@@ -71,6 +73,12 @@ def test_few_heads_have_heavy_tails_and_a_posterior(made):
     assert one.prediction.mean.shape == made.result.heads.targets.shape == (4,)
     assert np.isfinite(made.result.heads.log_density).all()
     assert "How many heads?" in made.page
+
+
+def test_attention_alone_collapses(made):
+    cosine = {name: p["cosine"][-1] for name, p in made.result.depth.profiles.items()}
+    assert cosine["attention"] > cosine["whole blocks"]
+    assert "How deep?" in made.page
 
 
 def test_the_kernel_classifies(made):

@@ -20,6 +20,7 @@ from limitformer.layers.combine import Serial
 from limitformer.report.classify import Classification, classify
 from limitformer.report.convergence import Convergence, convergence
 from limitformer.report.heads import Heads, compare_heads
+from limitformer.report.section_depth import Depth, profiles
 
 Progress = Callable[[str, float], None]  # (name of the step, part of it that is done)
 
@@ -38,6 +39,7 @@ class Settings:
         heads: numbers of heads that are compared with infinitely many.
         law_draws, particles: draws of their law, and of their posterior.
         few, asked: images that heads learn from, and are asked about.
+        blocks, followed: depth of the collapse profiles, and the images whose tokens they follow.
         split_seed, twin_seed, draw_seed: of the split, the twins' weights and the score draws.
     """
 
@@ -56,6 +58,8 @@ class Settings:
     particles: int = 16
     few: int = 12
     asked: int = 24
+    blocks: int = 16
+    followed: int = 3
     split_seed: int = 0
     twin_seed: int = 1
     draw_seed: int = 2
@@ -73,6 +77,8 @@ QUICK = Settings(
     particles=8,
     few=6,
     asked=8,
+    blocks=6,
+    followed=2,
 )
 
 
@@ -124,6 +130,7 @@ class Demo:
     convergence: Convergence
     softmax: SoftmaxBlock
     heads: Heads
+    depth: Depth
     seconds: dict[str, float]
 
 
@@ -135,6 +142,7 @@ STEPS = {
     "finite twins": 32.0,
     "softmax attention": 9.0,
     "heads": 25.0,
+    "depth": 10.0,
 }
 
 
@@ -282,4 +290,17 @@ def run(settings: Settings, progress: Progress | None = None) -> Demo:
             progress=report,
         ),
     )
-    return Demo(settings, net, softmax_net, digits, K, classes, twins, softmax, heads, seconds)
+    depth = step(
+        "depth",
+        lambda report: profiles(
+            softmax_net.layers[:2],
+            lf.Attention(qk_std=settings.qk_std),
+            digits.images[: settings.followed].astype(float),
+            depth=settings.blocks,
+            draws=settings.draws // 8,
+            progress=report,
+        ),
+    )
+    return Demo(
+        settings, net, softmax_net, digits, K, classes, twins, softmax, heads, depth, seconds
+    )

@@ -16,6 +16,7 @@ from limitformer.report.layer_table import layer_rows
 from limitformer.report.numbers import KERNELS
 from limitformer.report.provenance import provenance
 from limitformer.report.section_classes import classification, doubt
+from limitformer.report.section_depth import depth
 from limitformer.report.section_heads import heads
 from limitformer.report.section_softmax import softmax
 from limitformer.report.section_twins import twins
@@ -43,6 +44,7 @@ def demo_page(demo: Demo, command: str, date: datetime.datetime) -> str:
             doubt(demo),
             softmax(demo),
             heads(demo),
+            depth(demo),
             provenance(demo.settings, demo.seconds, command, date, str(demo.gram.nngp.dtype)),
         ],
         generator=GENERATOR,

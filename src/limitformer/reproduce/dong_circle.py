@@ -51,30 +51,35 @@ def trained_step(key, *, width: int, skip: bool, mlp: bool, steps: int) -> tuple
     points = jnp.asarray(circle(), jnp.float32)
     first, second = jax.random.split(key)
     sizes = {"inputs": 2, "outputs": 2, "width": width, "depth": 1, "heads": 1}
-    params = init(first, **sizes, mlp=mlp, norm=False)
+    params = init(first, **sizes, mlp=mlp, norm=True)
 
     def batch(key):
         at = jax.random.randint(key, (_BATCH,), 0, POINTS)
         return points[at], points[at + 1]
 
     def loss(params, x, y):
-        out = jax.vmap(partial(apply, params, skip=skip))(x)
-        return jnp.mean(jnp.sum((out - y) ** 2, axis=-1))
+        out = jax.vmap(partial(_turn, params, skip=skip))(x)
+        return jnp.mean(jnp.sum((out - y) ** 2, axis=-1)) / RADIUS**2
 
     params, value = train(params, batch, loss, key=second, steps=steps)
-    return params, float(np.sqrt(value) / (RADIUS * np.pi / POINTS))
+    return params, float(np.sqrt(value) / (np.pi / POINTS))
 
 
 def trajectory(params: Params, *, skip: bool, n: int = POINTS) -> np.ndarray:
     """(n + 1, 2, 2): the two points under n applications of the layer to its own output."""
 
     def step(x, _):
-        x = apply(params, x, skip=skip)
+        x = _turn(params, x, skip=skip)
         return x, x
 
     start = jnp.asarray(circle()[0], jnp.float32)
     path = jax.jit(lambda x: jax.lax.scan(step, x, length=n)[1])(start)
     return np.concatenate([np.asarray(start)[None], np.asarray(path)]).astype(np.float64)
+
+
+def _turn(params: Params, x: jax.Array, *, skip: bool) -> jax.Array:
+    """The layer in the units of the circle."""
+    return RADIUS * apply(params, x / RADIUS, skip=skip)
 
 
 def apart(path: np.ndarray) -> np.ndarray:
@@ -99,7 +104,9 @@ def dong_circle(
     """
     start = time.perf_counter()
     if steps < 1 or not widths or min(widths) < 1:
-        raise ValueError(f"steps={steps}, widths={widths}; use at least one step, width and channel")
+        raise ValueError(
+            f"steps={steps}, widths={widths}; use at least one step, width and channel"
+        )
     at = (POINTS // 16, POINTS // 4, POINTS)
     paths: dict[str, dict[str, np.ndarray]] = {name: {} for name in NETWORKS}
     rows = []
