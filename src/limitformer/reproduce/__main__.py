@@ -94,10 +94,11 @@ def _dong_parsers(commands) -> None:
     for parser in (residual, paths):
         parser.add_argument("--tokens", type=int, default=128, help="of every text (default 128)")
         parser.add_argument("--data", default=SHARED / "imdb_5k_2k.parquet", help="the texts")
-        parser.add_argument("--model", default=None, help="folder of a BERT (default MiniLM)")
+        parser.add_argument("--model", dest="folder", default=None, help="of a BERT; else MiniLM")
     circle = commands.add_parser("dong-circle", help="two points that should go round a circle")
     circle.add_argument("--widths", type=_numbers, default=(32, 64, 128), metavar="32,64,128")
     circle.add_argument("--steps", type=int, default=3000, help="of training (default 3000)")
+    circle.add_argument("--seeds", type=int, default=3, help="networks of each kind (default 3)")
     tasks = commands.add_parser("dong-tasks", help="sorting, convex hull, memorisation, by path")
     tasks.add_argument("--steps", type=int, default=1500, help="of training (default 1500)")
     for name, parser in (
@@ -203,10 +204,8 @@ def _sakai(arguments):
 def _dong(arguments):
     from .dong_run import dong
 
-    names = ("data", "samples", "tokens", "width", "depth", "draws", "widths", "steps", "seed")
-    given = {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
-    if hasattr(arguments, "model"):
-        given["folder"] = arguments.model
+    shell = ("command", "run", "experiment", "out")
+    given = {name: value for name, value in vars(arguments).items() if name not in shell}
 
     def report(line: str) -> None:
         print(line, file=sys.stderr, flush=True)

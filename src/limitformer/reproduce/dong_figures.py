@@ -16,7 +16,8 @@ _COLOURS = ("#3f83dd", "#8a63c9", "#cf4f6d", "#e0812f")
 
 def draw(result: DongResult) -> Any:
     """A matplotlib figure of the result."""
-    panels = {"residual": _residual, "paths": _paths, "circle": _circle}[result.name]
+    each = {"residual": _residual, "paths": _paths, "circle": _circle, "tasks": _tasks}
+    panels = each[result.name]
     with optional("matplotlib").rc_context({"grid.alpha": 0.3, "axes.grid": True}):
         made = optional("matplotlib.figure").Figure(layout="constrained")
         panels(made, result.data)
@@ -71,15 +72,17 @@ def _paths(made, data) -> None:
     curve = data["by length"]["share"]
     share.bar(np.arange(len(curve["mean"])), curve["mean"], yerr=curve["sem"], color=_COLOURS[0])
     share.set_ylabel("share of the output, all paths")
+    counts.set_ylim(0, 0.85)
     for ax in (counts, residual, share):
-        ax.set_xlabel("path length")
+        _by_length(ax)
 
 
 def _circle(made, data) -> None:
     made.set_size_inches(11, 4.1)
     angle = np.linspace(0, 2 * np.pi, 200)
-    axes = made.subplots(1, len(data["paths"]), sharey=True)
-    for ax, (name, paths) in zip(axes, data["paths"].items(), strict=True):
+    every = data["paths of the first seed"]
+    axes = made.subplots(1, len(every), sharey=True)
+    for ax, (name, paths) in zip(axes, every.items(), strict=True):
         ax.plot(0.3 * np.cos(angle), 0.3 * np.sin(angle), ":", color="grey", label="circle")
         for colour, (width, path) in zip(_COLOURS, paths.items(), strict=False):
             ax.plot(path[:, 0, 0], path[:, 0, 1], color=colour, label=f"width {width}")
@@ -90,3 +93,27 @@ def _circle(made, data) -> None:
         ax.set_ylim(-0.45, 0.45)
         ax.set_title(name, fontsize="medium")
     axes[0].legend(fontsize="small", loc="upper left")
+
+
+def _tasks(made, data) -> None:
+    made.set_size_inches(11, 3.6)
+    readings = {"frozen": "frozen, paths up to k", "recomputed": "recomputed, paths of length k"}
+    axes = made.subplots(1, len(data), sharey=True)
+    for ax, (task, found) in zip(axes, data.items(), strict=True):
+        for colour, (name, label) in zip(_COLOURS[::2], readings.items(), strict=True):
+            k = np.arange(len(found[name]["mean"]))
+            ax.errorbar(
+                k, found[name]["mean"], found[name]["sem"], fmt="o-", color=colour, label=label
+            )
+        ax.axhline(found["model"]["mean"], color=_COLOURS[3], linestyle="--", label="whole model")
+        ax.axhline(found["chance"], color="grey", linestyle=":", label="chance")
+        ax.set_title(task, fontsize="medium")
+        ax.set_ylim(0, 1.03)
+        _by_length(ax)
+    axes[0].set_ylabel("token accuracy")
+    axes[0].legend(fontsize="small", loc="center right")
+
+
+def _by_length(ax) -> None:
+    ax.set_xlabel("path length")
+    ax.xaxis.get_major_locator().set_params(integer=True)
