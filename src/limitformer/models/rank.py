@@ -13,14 +13,18 @@ from ..depth.curves import Curves
 from ..depth.paths import Paths, path_decomposition
 from ..depth.paths_heads import Contributions, head_contributions
 from ..depth.paths_signs import SignedSums, random_signs
+from ..depth.profile import depth_profile
 from ..report.figures import drawing
 from ..report.files import check_target, write_report
 from ..report.html import facts, figure, gallery, page, section, table
 from .initial import reinitialised
+from .limit import limit_of
 from .profile import AttentionProfile, attention_profile, stream_profile
 from .spec import Model
 
 GENERATOR = "limitformer rank"
+_SHOWN = ("residual", "cosine", "effective_rank")
+_DRAWS = 64  # of scores, for the limit
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -30,6 +34,8 @@ class RankReport:
     Attributes:
         trained, initial: collapse metrics of the stream, of the model and of one with its weights
             drawn anew.
+        limit: the same metrics of `limit_of` the model's configuration at the embedding and after
+            every block, by name; None where the limit is not known.
         attention, attention_initial: Dobrushin coefficients and entropies.
         paths: the output by path length.
         signs: sums over individual paths.
@@ -39,6 +45,7 @@ class RankReport:
 
     trained: Curves
     initial: Curves
+    limit: dict[str, np.ndarray] | None
     attention: AttentionProfile
     attention_initial: AttentionProfile
     paths: Paths
@@ -69,10 +76,35 @@ def rank_report(model: Model, x: Any, out: str | Path | None = None, *, key=None
     signs = random_signs(model, x, key=jax.random.fold_in(key, 1), draws=8)
     heads = head_contributions(model, x)
     verdict = _verdict(trained, attention, paths)
-    found = RankReport(trained, first, attention, attention_first, paths, signs, heads, verdict)
+    found = RankReport(
+        trained,
+        first,
+        _limit(model, x),
+        attention,
+        attention_first,
+        paths,
+        signs,
+        heads,
+        verdict,
+    )
     if out is not None:
         write_report(Path(out), _page(model, found), GENERATOR)
     return found
+
+
+def _limit(model: Model, x: Any) -> dict[str, np.ndarray] | None:
+    """Metrics of the network of infinite width and heads, on tokens like these."""
+    ids = model.tokenize(x) if isinstance(x, str) and model.tokenize is not None else np.asarray(x)
+    if model.config is None or ids.ndim != 1 or ids.dtype.kind not in "iu":
+        return None
+    try:
+        net = limit_of(model)
+    except ValueError:  # an architecture whose limit is not known
+        return None
+    profile = depth_profile(net, ids[None], draws=_DRAWS, dtype=np.float64)
+    turns = [i for i, name in enumerate(profile.layers) if "Repeat" in name]
+    kept = [turns[0] - 1, *turns]
+    return {metric: profile[metric][kept] for metric in _SHOWN}
 
 
 def _verdict(curves: Curves, attention: AttentionProfile, paths: Paths) -> str:
@@ -106,7 +138,7 @@ def _page(model: Model, r: RankReport) -> str:
     about = facts({"layers": model.depth, "heads": max(model.heads), "channels": d, "tokens": n})
     curves = gallery(
         figure(drawing(lambda ax, m=m: _plot_curves(ax, r, m), f"curve {m}", f"{m} by layer"))
-        for m in ("residual", "cosine", "effective_rank")
+        for m in _SHOWN
     )
     maps = figure(
         drawing(lambda ax: _plot_maps(ax, r), "maps", "Dobrushin coefficient of heads by layer"),
@@ -147,7 +179,9 @@ def _page(model: Model, r: RankReport) -> str:
         section(
             "Tokens through depth",
             "Residual: the part of the stream's norm in which tokens differ. Cosine: of two "
-            "different tokens. Effective rank: of the token matrix, not centred.",
+            "different tokens. Effective rank: of the token matrix, not centred. Weights drawn "
+            "anew are one network of this size; the limit is what the configuration predicts for "
+            "infinite width and heads, before any training.",
             curves,
         ),
         section("Attention maps", maps),
@@ -187,6 +221,8 @@ def _plot_curves(ax, r: RankReport, metric: str) -> None:
         (r.initial, "weights drawn anew", "#e0812f"),
     ):
         ax.plot(curves.mean(metric), "o-", ms=3, color=colour, label=name)
+    if r.limit is not None:
+        ax.plot(r.limit[metric], "--", color="#3a7d44", label="limit of the configuration")
     ax.set_xlabel("layer")
     ax.set_ylabel(metric.replace("_", " "))
     ax.set_ylim(bottom=0)

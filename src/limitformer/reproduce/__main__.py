@@ -100,7 +100,7 @@ def _dong_parsers(commands) -> None:
     circle.add_argument("--steps", type=int, default=3000, help="of training (default 3000)")
     circle.add_argument("--seeds", type=int, default=3, help="networks of each kind (default 3)")
     tasks = commands.add_parser("dong-tasks", help="sorting, convex hull, memorisation, by path")
-    tasks.add_argument("--steps", type=int, default=1500, help="of training (default 1500)")
+    tasks.add_argument("--steps", type=int, default=600, help="of training (default 600)")
     for name, parser in (
         ("residual", residual),
         ("paths", paths),

@@ -92,26 +92,24 @@ def _circle(made, data) -> None:
         ax.set_xlim(-0.45, 0.45)
         ax.set_ylim(-0.45, 0.45)
         ax.set_title(name, fontsize="medium")
-    axes[0].legend(fontsize="small", loc="upper left")
+    axes[0].legend(fontsize="small", loc="center")
 
 
 def _tasks(made, data) -> None:
     made.set_size_inches(11, 3.6)
-    readings = {"frozen": "frozen, paths up to k", "recomputed": "recomputed, paths of length k"}
     axes = made.subplots(1, len(data), sharey=True)
     for ax, (task, found) in zip(axes, data.items(), strict=True):
-        for colour, (name, label) in zip(_COLOURS[::2], readings.items(), strict=True):
-            k = np.arange(len(found[name]["mean"]))
-            ax.errorbar(
-                k, found[name]["mean"], found[name]["sem"], fmt="o-", color=colour, label=label
-            )
+        curves = {n: c for n, c in found.items() if n.startswith(("frozen", "recomputed"))}
+        for colour, (name, curve) in zip(_COLOURS, curves.items(), strict=False):
+            k = np.arange(len(curve["mean"]))
+            ax.errorbar(k, curve["mean"], curve["sem"], fmt="o-", color=colour, label=name)
         ax.axhline(found["model"]["mean"], color=_COLOURS[3], linestyle="--", label="whole model")
         ax.axhline(found["chance"], color="grey", linestyle=":", label="chance")
         ax.set_title(task, fontsize="medium")
         ax.set_ylim(0, 1.03)
         _by_length(ax)
     axes[0].set_ylabel("token accuracy")
-    axes[0].legend(fontsize="small", loc="center right")
+    axes[0].legend(fontsize="small", loc="center right", bbox_to_anchor=(1, 0.58))
 
 
 def _by_length(ax) -> None:

@@ -13,8 +13,8 @@ import numpy as np
 from ..depth.metrics import relative_residual
 from ..depth.paths import path_counts, path_decomposition
 from ..depth.paths_recompute import recompute_paths
-from ..depth.paths_single import enumerate_paths, run_paths, sample_paths
 from ..depth.paths_signs import random_signs
+from ..depth.paths_single import enumerate_paths, run_paths, sample_paths
 from ..models import Model
 from .dong_models import excerpts, minilm
 from .dong_tables import DongResult, Table, mean_sem, number

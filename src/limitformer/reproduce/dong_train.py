@@ -107,7 +107,8 @@ def train(
         (params, _), losses = jax.lax.scan(step, start, jax.random.split(key, steps))
         return params, losses
 
-    params, losses = run(params, key)
+    with jax.numpy_dtype_promotion("standard"):  # optax mixes its integer step counts with floats
+        params, losses = run(params, key)
     return params, float(losses[-max(1, steps // 10) :].mean())
 
 

@@ -1,0 +1,125 @@
+"""Experiments of Dong 2021 that train: circle trajectories and path effectiveness; small sizes."""
+
+import itertools
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from limitformer.models import forward
+from limitformer.reproduce import dong_tasks
+from limitformer.reproduce.__main__ import main
+from limitformer.reproduce.dong_circle import (
+    RADIUS,
+    apart,
+    circle,
+    steps_apart,
+    trained_step,
+    trajectory,
+)
+from limitformer.reproduce.dong_train import apply, init, to_model
+
+
+@pytest.mark.parametrize(("mlp", "norm"), [(True, True), (False, True), (True, False)])
+def test_the_trained_network_is_the_model(mlp, norm):
+    sizes = {"inputs": 3, "outputs": 2, "width": 8, "depth": 2, "heads": 2}
+    params = init(jax.random.key(0), **sizes, mlp=mlp, norm=norm)
+    leaves, tree = jax.tree.flatten(params)
+    keys = jax.random.split(jax.random.key(1), len(leaves))
+    shaken = [w + 0.3 * jax.random.normal(k, w.shape) for k, w in zip(keys, leaves, strict=True)]
+    params = jax.tree.unflatten(tree, shaken)
+    x = np.random.default_rng(0).normal(size=(5, 3))
+    model, embed, readout = to_model(params, "small")
+    wanted = readout(forward(model, embed(x)))
+    np.testing.assert_allclose(apply(params, jnp.asarray(x, jnp.float32)), wanted, atol=2e-5)
+
+
+def test_the_circle():
+    points = circle(8)
+    np.testing.assert_allclose(np.linalg.norm(points, axis=-1), RADIUS)
+    np.testing.assert_allclose(points[0], [[-0.3, 0], [0.3, 0]], atol=1e-15)
+    np.testing.assert_allclose(points[4, 1], [0, 0.3], atol=1e-15)  # counterclockwise
+    np.testing.assert_allclose(apart(points), 1.0)
+    merging = points * np.linspace(1, 0, 9)[:, None, None]
+    assert steps_apart(merging) == 5 and steps_apart(points) == 8
+
+
+def test_a_layer_learns_to_turn():
+    params, error = trained_step(jax.random.key(0), width=16, skip=True, mlp=False, steps=400)
+    assert error < 20  # without learning 318: the circle's radius in steps
+    path = trajectory(params, skip=True, n=20)
+    wanted = circle()[:2]
+    step = np.pi * RADIUS / 1000
+    np.testing.assert_allclose(path[0], wanted[0], atol=1e-7)
+    assert np.abs(path[1] - wanted[1]).max() < 2 * error * step
+
+
+def test_labels():
+    rng = np.random.default_rng(0)
+    task = dong_tasks.sorting(rng, 20, 5)
+    assert task.x.shape == (20, 8, 18) and task.x_test.shape == (5, 8, 18)
+    letters = task.x[..., :10].argmax(axis=-1)
+    np.testing.assert_array_equal(np.sort(letters, axis=1), task.y)
+    task = dong_tasks.memorisation(rng, 6, 4)
+    np.testing.assert_array_equal(task.y_test, task.y[:4])
+    assert 0.2 < task.chance < 0.9
+
+    task = dong_tasks.hull(rng, 3, 2)
+    for points, labels in zip(task.x, task.y, strict=True):
+        for i, label in enumerate(labels):
+            others = np.delete(points, i, axis=0)
+            triples = itertools.combinations(others, 3)
+            covered = any(_inside(points[i], np.array(t)) for t in triples)
+            assert label == (not covered)
+
+
+def _inside(p, corners):
+    """In a triangle: on the same side of its three edges."""
+
+    def side(a, b):
+        return (b[0] - a[0]) * (p[1] - a[1]) - (b[1] - a[1]) * (p[0] - a[0]) > 0
+
+    a, b, c = corners
+    return side(a, b) == side(b, c) == side(c, a)
+
+
+def test_all_paths_are_the_model():
+    task = dong_tasks.memorisation(np.random.default_rng(0), 8, 6)
+    sizes = {"width": 16, "depth": 2, "heads": 2}
+    params, loss = dong_tasks.trained(task, jax.random.key(0), steps=150, **sizes)
+    found = dong_tasks.effectiveness(task, params, draws=3, rng=np.random.default_rng(1))
+    assert loss < 0.5 < found["model"].mean()  # log 2 at the start
+    for mlp in ("source", "inside"):
+        assert found[f"frozen, MLPs {mlp}"].shape == (6, 3)
+        np.testing.assert_array_equal(found[f"frozen, MLPs {mlp}"][:, -1], found["model"])
+    assert found["recomputed"].shape == (6, 3)
+
+
+def test_commands(tmp_path, capsys, monkeypatch):
+    out = ["--out", str(tmp_path)]
+    assert main(["dong-circle", "--widths", "4", "--steps", "20", "--seeds", "1", *out]) == 0
+    assert "| attention + skip | 4 |" in capsys.readouterr().out
+    content = json.loads((tmp_path / "dong-circle.json").read_text())
+    assert len(content["data"]["paths of the first seed"]["attention only"]["4"]) == 101
+    assert main(["dong-circle", "--steps", "0"]) == 1
+    assert "use at least one step, one seed" in capsys.readouterr().err
+
+    monkeypatch.setattr(
+        dong_tasks,
+        "TASKS",
+        {
+            "sorting": lambda rng: dong_tasks.sorting(rng, 30, 2),
+            "memorisation": lambda rng: dong_tasks.memorisation(rng, 4, 2),
+        },
+    )
+    found = dong_tasks.dong_tasks(steps=2, width=8, depth=2, draws=2)
+    found.write(tmp_path)
+    assert "**sorting**: whole model" in found.markdown()
+    content = json.loads((tmp_path / "dong-tasks.json").read_text())
+    assert len(content["data"]["memorisation"]["recomputed"]["mean"]) == 3
+    for name in ("circle", "tasks"):
+        assert (tmp_path / f"dong-{name}.png").stat().st_size > 10_000
+    with pytest.raises(ValueError, match="a width that heads divides"):
+        dong_tasks.dong_tasks(width=9)
