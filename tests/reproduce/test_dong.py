@@ -72,8 +72,8 @@ def test_tokens_alone_collapse_doubly_exponentially_and_distances_do_not():
     )
     for found in (bert, albert):
         assert np.log(found[2] / found[1]) / np.log(found[1] / found[0]) > 2
-    rates = np.diff(np.log(xlnet))
-    assert (rates < -1).all() and np.ptp(rates[1:]) < 1  # a constant factor per layer
+    rates = -np.diff(np.log(xlnet))
+    assert rates.min() > 1 and rates.max() < 2 * rates.min()  # about one factor per layer
     for kind in ("bert", "albert", "xlnet"):
         assert layer_residuals(variant(small(kind, 4), "attention + skip"), IDS)[-1] > 0.1
 

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from ..kernel.gram import DRAWS
 from ..kernel.joint import JointRun
 from ..kernel.network import Network, cast, needs_of
-from ..kernel.passes import Joint
+from ..kernel.pairs import Joint
 from ..kernel.state import Cross, Facts, Marginal
 from ..layers.attention import inf
 from ..layers.base import Layer, leaves

@@ -14,17 +14,17 @@ import jax.numpy as jnp
 
 from ..kernel.inputs import Stream, streams_of
 from ..kernel.joint import JointRun
-from ..kernel.network import Network, _one, _start, _start_cross
-from ..kernel.passes import (
-    Joint,
-    _carries,
-    _is_cross,
-    _is_marginal,
-    _loop_ready,
-    _same_structure,
-    _with_origins,
-    turn_name,
+from ..kernel.loops import (
+    carries,
+    is_cross,
+    is_marginal,
+    loop_ready,
+    same_structure,
+    with_origins,
 )
+from ..kernel.network import Network, _one, _start, _start_cross
+from ..kernel.pairs import Joint
+from ..kernel.passes import turn_name
 from ..kernel.state import Form
 from ..layers.combine import Repeat, Serial
 from ..twin.network import Twin, TwinRun, _activations
@@ -107,17 +107,17 @@ def _kernel_turns(run: JointRun, repeat: Repeat, state, see, steps: Steps):
         state = JointRun(run.options, run.path, (index,))(body, state, "loop")
         if run.options.ntk:
             state = jax.tree.map(
-                lambda b: b.with_zero_T() if _is_cross(b) else b,
+                lambda b: b.with_zero_T() if is_cross(b) else b,
                 state,
-                is_leaf=lambda b: _is_cross(b) or _is_marginal(b),
+                is_leaf=lambda b: is_cross(b) or is_marginal(b),
             )
-        passed.append(_carries(state, path))
-        return _loop_ready(state, path), see(state)
+        passed.append(carries(state, path))
+        return loop_ready(state, path), see(state)
 
-    state, done = _loop_ready(state, path), 0
+    state, done = loop_ready(state, path), 0
     while done < n:
         after = eqx.filter_eval_shape(once, state, 0)[0]
-        if done >= 2 or _same_structure(state, after):
+        if done >= 2 or same_structure(state, after):
             break
         state, seen = once(state, done)
         steps.append((_turn(run.path, done), seen))
@@ -125,7 +125,7 @@ def _kernel_turns(run: JointRun, repeat: Repeat, state, see, steps: Steps):
     if done < n:
         state, seen = jax.lax.scan(once, state, jnp.arange(done, n))
         _append(run.path, done, n, seen, steps)
-    return _with_origins(state, before, "loop") if all(passed) else state
+    return with_origins(state, before, "loop") if all(passed) else state
 
 
 def _twin_turns(run: TwinRun, repeat: Repeat, acts, see, steps: Steps):

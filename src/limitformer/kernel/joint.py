@@ -13,17 +13,9 @@ import functools
 import jax
 
 from ..layers.base import AnyLayer, Composite, Context
-from .passes import (
-    CrossRun,
-    Joint,
-    MarginalRun,
-    PairRun,
-    _is_cross,
-    _is_marginal,
-    _join,
-    _split,
-    turn_name,
-)
+from .loops import is_cross, is_marginal
+from .pairs import Joint, PairRun, join, split
+from .passes import CrossRun, MarginalRun, turn_name
 
 
 class JointRun(PairRun):
@@ -40,7 +32,7 @@ class JointRun(PairRun):
             return layer.flow(state, self.inner(name))
         path = f"{self.path}/{name}"
         ctx = self.context(path)
-        x, _, k = _split(state)
+        x, _, k = split(state)
         if layer.random_scores:
             ctx = dataclasses.replace(ctx, features=layer.joint_features(x, k, ctx))
         x, record = layer.marginal(x, ctx)
@@ -49,11 +41,11 @@ class JointRun(PairRun):
             jax.tree.map(
                 lambda s, form=form: s.reduced(form),
                 part,
-                is_leaf=lambda s: _is_marginal(s) or _is_cross(s),
+                is_leaf=lambda s: is_marginal(s) or is_cross(s),
             )
             for part, form in ((x, ctx.need.marginal), (k, ctx.need.cross))
         )
-        state = _join(x, None if not isinstance(k, tuple) else (None,) * len(k), k)
+        state = join(x, None if not isinstance(k, tuple) else (None,) * len(k), k)
         self.seen(path, state)
         return state
 

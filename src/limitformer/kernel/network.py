@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from ..layers.base import AnyLayer, leaves
 from .inputs import Stream, padded
 from .joint import JointRun
-from .passes import Ask, CrossRun, Joint, MarginalRun, Options, PairRun
+from .pairs import Joint, PairRun
+from .passes import Ask, CrossRun, MarginalRun, Options
 from .state import Cross, Facts, Form, Marginal, Need
 
 _LOOKS: dict = {}

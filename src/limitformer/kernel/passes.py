@@ -16,6 +16,15 @@ import jax.numpy as jnp
 
 from ..layers.base import AnyLayer, Composite, Context, Leaf
 from .functional import contract
+from .loops import (
+    carries,
+    is_cross,
+    is_marginal,
+    loop_ready,
+    same_structure,
+    state_lead,
+    with_origins,
+)
 from .state import Cross, Form, Marginal, Need, add, scaled
 
 
@@ -106,9 +115,7 @@ class MarginalRun(Run):
         if isinstance(layer, Leaf):
             ctx = self.context(path)
             state, self.records[name] = layer.marginal(state, ctx)
-            state = jax.tree.map(
-                lambda s: s.reduced(ctx.need.marginal), state, is_leaf=_is_marginal
-            )
+            state = jax.tree.map(lambda s: s.reduced(ctx.need.marginal), state, is_leaf=is_marginal)
             self.seen(path, state)
             return state
         inner = self.inner(name)
@@ -165,17 +172,17 @@ class MarginalRun(Run):
             inner.depth = (*(self.depth or ()), index)
             inner.path = self.path
             state = inner(layer, state, name)
-            passed.append(_carries(state, path))
-            return _loop_ready(state, path), inner.records
+            passed.append(carries(state, path))
+            return loop_ready(state, path), inner.records
 
         passed: list[bool] = []
         path, before = f"{self.path} before a turn", state
-        state = _loop_ready(state, path)
+        state = loop_ready(state, path)
         done = 0
         while done < n:
             if not self.options.unroll and done < 2:
                 after, _ = eqx.filter_eval_shape(once, state, 0)
-                if _same_structure(state, after):
+                if same_structure(state, after):
                     break
             state, records = once(state, done)
             first.append(records)
@@ -185,7 +192,7 @@ class MarginalRun(Run):
             state, rest = jax.lax.scan(once, state, jnp.arange(done, n))
             rest = jax.tree.map(lambda a: jnp.moveaxis(a, 0, state_lead(state)), rest)
         self.records[name] = {"first": first, "rest": rest}
-        return _with_origins(state, before, name) if all(passed) else state
+        return with_origins(state, before, name) if all(passed) else state
 
 
 class CrossRun(Run):
@@ -216,7 +223,7 @@ class CrossRun(Run):
         path = f"{self.path}/{name}"
         ctx = self.context(path)
         k = layer.cross(k, self.rx[name], self.ry[name], ctx)
-        k = jax.tree.map(lambda b: b.reduced(ctx.need.cross), k, is_leaf=_is_cross)
+        k = jax.tree.map(lambda b: b.reduced(ctx.need.cross), k, is_leaf=is_cross)
         self.seen(path, k)
         return k
 
@@ -241,7 +248,7 @@ class CrossRun(Run):
             return k
         done = len(rx["first"])
         if self.options.ntk:
-            k = jax.tree.map(lambda b: b.with_zero_T(), k, is_leaf=_is_cross)
+            k = jax.tree.map(lambda b: b.with_zero_T(), k, is_leaf=is_cross)
 
         def body(k, step):
             index, sx, sy = step
@@ -265,181 +272,11 @@ def combined(blocks: tuple[Cross, ...], weights, mx, my) -> Cross:
     return Cross(K, T, diag)
 
 
-class Joint(eqx.Module):
-    """A list of pairs that carry their own marginals: x's, y's, and the block between them."""
-
-    x: Marginal
-    y: Marginal | None
-    k: Cross
-
-
-class PairRun(Run):
-    """A list of pairs through the layers, each with its own marginals.
-
-    Score draws deep in a network come from a factor of each pair's joint token kernel (theory 2.2),
-    so K(x,x), K(y,y) and K(x,y) must all come from the same draws. The estimate then depends on
-    x, y and the key only, and the pair's joint kernel stays positive semidefinite.
-    """
-
-    def __call__(self, layer: AnyLayer, state, name: str):
-        if isinstance(layer, Composite):
-            return layer.flow(state, self.inner(name))
-        path = f"{self.path}/{name}"
-        ctx = self.context(path)
-        x, y, k = _split(state)
-        cx = cy = ctx
-        if layer.random_scores:
-            fx, fy = layer.pair_features(x, y, k)
-            cx = dataclasses.replace(ctx, features=fx)
-            cy = dataclasses.replace(ctx, features=fy)
-        x, rx = layer.marginal(x, cx)
-        y, ry = layer.marginal(y, cy)
-        k = layer.cross(k, rx, ry, ctx)
-        reduce = lambda s, form: jax.tree.map(  # noqa: E731
-            lambda b: b.reduced(form), s, is_leaf=lambda b: _is_marginal(b) or _is_cross(b)
-        )
-        state = _join(
-            reduce(x, ctx.need.marginal), reduce(y, ctx.need.marginal), reduce(k, ctx.need.cross)
-        )
-        self.seen(path, state)
-        return state
-
-    def _sides(self, act_marginal, act_cross, states):
-        """Run a marginal step on both sides, then the cross step with their records."""
-        runs = [MarginalRun(self.options, self.path, self.depth) for _ in range(2)]
-        x = act_marginal(runs[0], *(s.x for s in states))
-        y = act_marginal(runs[1], *(s.y for s in states))
-        cross = CrossRun(self.options, runs[0].records, runs[1].records, 1, self.path, self.depth)
-        return Joint(x, y, act_cross(cross, *(s.k for s in states)))
-
-    def combine(self, states, weights):
-        state = self._sides(
-            lambda run, *s: run.combine(s, weights),
-            lambda run, *s: run.combine(s, weights),
-            states,
-        )
-        self.seen(self.path, state)
-        return state
-
-    def pooled(self, step, state):
-        after = state
-        for name, layer in step.chain:
-            after = self(layer, after, name)
-        return self._sides(
-            lambda run, s: step.readout.pooled(
-                s, _note(run, step.readout.of(s)), s.K, self.options.table[self.path].marginal
-            ),
-            lambda run, k: run.pooled(step, k),
-            (after,),
-        )
-
-    def repeat(self, layer: AnyLayer, n: int, state, name: str):
-        def once(state, index):
-            inner = type(self)(self.options, self.path, (*(self.depth or ()), index), self.watch)
-            state = inner(layer, state, name)
-            if self.options.ntk:
-                state = jax.tree.map(
-                    lambda b: b.with_zero_T() if _is_cross(b) else b,
-                    state,
-                    is_leaf=lambda b: _is_cross(b) or _is_marginal(b),
-                )
-            passed.append(_carries(state, path))
-            return _loop_ready(state, path), None
-
-        passed: list[bool] = []
-        path, before = f"{self.path} before a turn", state
-        state = _loop_ready(state, path)
-        done = 0
-        while done < n:
-            if not self.options.unroll and done < 2:
-                after, _ = eqx.filter_eval_shape(once, state, 0)
-                if _same_structure(state, after):
-                    break
-            state, _ = once(state, done)
-            done += 1
-        if done < n:
-            state, _ = jax.lax.scan(once, state, jnp.arange(done, n))
-        return _with_origins(state, before, name) if all(passed) else state
-
-
 def turn_name(path: str, depth) -> str:
     """A layer's name with the turn of every repeat it is in: 1.Repeat[3]/0.Dense."""
     for index in depth or ():
         path = path.replace("/loop", f"[{index}]", 1)
     return path.removeprefix("/net/").lstrip("/")
-
-
-def _note(run: MarginalRun, functional):
-    run.records["functional"] = functional
-    return functional
-
-
-def _split(state) -> tuple[Any, Any, Any]:
-    """A Joint, or a tuple of them, as (x side, y side, block)."""
-    if isinstance(state, tuple):
-        x, y, k = zip(*((s.x, s.y, s.k) for s in state), strict=True)
-        return x, y, k
-    return state.x, state.y, state.k
-
-
-def _join(x, y, k):
-    if isinstance(k, tuple):
-        return tuple(Joint(*parts) for parts in zip(x, y, k, strict=True))
-    return Joint(x, y, k)
-
-
-def _is_marginal(node) -> bool:
-    return isinstance(node, Marginal)
-
-
-def _is_cross(node) -> bool:
-    return isinstance(node, Cross)
-
-
-def state_lead(state) -> int:
-    """Number of leading input axes of a marginal state."""
-    first = jax.tree.leaves(state, is_leaf=_is_marginal)[0]
-    return first.unit.ndim
-
-
-def _loop_ready(state, path: str):
-    """The state without what cannot be carried around a loop: features and single origins."""
-
-    def ready(node):
-        if not _is_marginal(node):
-            return node
-        facts = dataclasses.replace(node.facts, sources=frozenset({(path, ())}))
-        return dataclasses.replace(node, facts=facts, F=None)
-
-    return jax.tree.map(ready, state, is_leaf=lambda n: _is_marginal(n) or _is_cross(n))
-
-
-def _marginals(state) -> list[Marginal]:
-    return [n for n in jax.tree.leaves(state, is_leaf=_is_marginal) if _is_marginal(n)]
-
-
-def _carries(state, path: str) -> bool:
-    """Whether a turn of the loop at `path` passes channels of its input on."""
-    return any(origin == path for n in _marginals(state) for origin, _ in n.facts.sources)
-
-
-def _with_origins(state, before, operation: str):
-    """The state after a loop whose every turn passes channels on: they come from before it too."""
-    old = frozenset().union(*(n.facts.passed(operation).sources for n in _marginals(before)))
-
-    def extended(node):
-        if not _is_marginal(node):
-            return node
-        facts = dataclasses.replace(node.facts, sources=node.facts.sources | old)
-        return dataclasses.replace(node, facts=facts)
-
-    return jax.tree.map(extended, state, is_leaf=lambda n: _is_marginal(n) or _is_cross(n))
-
-
-def _same_structure(before, after) -> bool:
-    shape = lambda a: (jnp.shape(a), jnp.result_type(a))  # noqa: E731
-    same = jax.tree.structure(before) == jax.tree.structure(after)
-    return same and jax.tree.map(shape, before) == jax.tree.map(shape, after)
 
 
 def merge_equal(states, weights):

@@ -152,7 +152,7 @@ class Leaf(Layer):
         """Score features of a list of pairs, for layers with random scores."""
         raise NotImplementedError
 
-    def joint_features(self, x, k) -> Any:
+    def joint_features(self, x, k, ctx: Context) -> Any:
         """Score features of all inputs together, for layers with random scores."""
         raise NotImplementedError
 

@@ -81,7 +81,7 @@ def _circle(made, data) -> None:
     made.set_size_inches(11, 4.1)
     angle = np.linspace(0, 2 * np.pi, 200)
     every = data["paths of the first seed"]
-    axes = made.subplots(1, len(every), sharey=True)
+    axes = made.subplots(1, len(every), sharey=True, squeeze=False)[0]
     for ax, (name, paths) in zip(axes, every.items(), strict=True):
         ax.plot(0.3 * np.cos(angle), 0.3 * np.sin(angle), ":", color="grey", label="circle")
         for colour, (width, path) in zip(_COLOURS, paths.items(), strict=False):
@@ -97,7 +97,7 @@ def _circle(made, data) -> None:
 
 def _tasks(made, data) -> None:
     made.set_size_inches(11, 3.6)
-    axes = made.subplots(1, len(data), sharey=True)
+    axes = made.subplots(1, len(data), sharey=True, squeeze=False)[0]
     for ax, (task, found) in zip(axes, data.items(), strict=True):
         curves = {n: c for n, c in found.items() if n.startswith(("frozen", "recomputed"))}
         for colour, (name, curve) in zip(_COLOURS, curves.items(), strict=False):

@@ -103,7 +103,7 @@ def mean_sem(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard error over the first axis; the error of one value is 0."""
     n = len(values)
     spread = values.std(axis=0, ddof=1) if n > 1 else np.zeros(values.shape[1:])
-    return values.mean(axis=0), spread / np.sqrt(n)
+    return np.asarray(values.mean(axis=0)), np.asarray(spread / np.sqrt(n))
 
 
 def _plain(value: Any) -> Any:

@@ -28,9 +28,13 @@ _EXPLANATION = (
     "frequent label."
 )
 _NOTES = (
-    "The paper's networks are wider (84 to 256 channels, 6 layers) and their training inputs "
-    "larger. The authors' plotting code marks its whole models at .98 on sorting and .90 on the "
-    "convex hull, its random and majority predictors at .10 and .54.",
+    "The paper prints curves of its own networks, also of 6 layers, whose sizes and data differ: "
+    "compare shapes. The authors' plotting code marks whole models at .98 on sorting and .90 on "
+    "the convex hull, and the random and majority predictors at .10 and .54.",
+    "Recomputed paths are worth less the longer they are where they are worth anything (sorting), "
+    "as in the paper, and near chance on the other two. Frozen paths through MLPs tell a different "
+    "story of the same networks: sorting and memorisation are done by paths of length up to 3, "
+    "the convex hull needs 5 and 6.",
     "Memorisation is judged on its training inputs, as in the paper; the other two on new ones.",
     "Where MLPs are sources, length 0 holds all that MLPs made of the attention before them: it "
     "is enough by itself, and says little about attention. Inside the paths, it is not.",
