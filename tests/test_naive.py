@@ -674,6 +674,7 @@ def test_the_parts_add_up_to_the_oracle():
     assert np.abs(front().Txy / front().Kxy - 1).min() > 0.1  # T and K can be told apart
 
 
+@pytest.mark.slow
 def test_softmax_attention_causal_with_a_trained_code_on_values_too():
     s, v, code = coded(0.7, 0.6, True, True)
     agrees_in_parts(

@@ -91,6 +91,7 @@ def test_estimates_carry_errors():
     np.testing.assert_array_equal(rough["residual"], again["residual"])
 
 
+@pytest.mark.slow
 def test_finite_heads_against_the_law(key):
     net = lf.Repeat(lf.Attention(qk_std=1.5, heads=2), 2)
     found = lf.depth_profile(net, X[:1]).with_heads(key=key, draws=400).heads
@@ -109,7 +110,7 @@ def test_finite_heads_against_the_law(key):
 
 
 @pytest.mark.twin
-@pytest.mark.parametrize("name", ["pre", "no skips"])
+@pytest.mark.parametrize("name", [pytest.param("pre", marks=pytest.mark.slow), "no skips"])
 def test_twins(name, key):
     net = lf.Serial(lf.Dense(), lf.Repeat(BLOCKS[name], 4))
     small, large = (

@@ -78,6 +78,7 @@ def test_mean_is_the_limit(attention, key):
     assert (np.abs(T.mean(0) - limit.ntk) < 5 * sem).all()
 
 
+@pytest.mark.slow
 def test_mixed_deep_networks(key):
     """Norms, MLPs and an infinite-head layer among finite ones; padding changes nothing."""
     net = lf.Serial(

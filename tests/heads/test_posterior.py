@@ -80,6 +80,7 @@ def test_tempering_reaches_a_known_posterior(key):
     assert abs(found.log_evidence - exact) < 0.4
 
 
+@pytest.mark.slow
 def test_many_heads_are_the_limit(key):
     net = lf.Serial(lf.Dense(), lf.Attention(qk_std=0.5), lf.MeanPool())
     limit = lf.condition(net, X, Y, noise=0.1, draws=2**12)

@@ -159,12 +159,14 @@ def test_nngp_gradient_on_the_diagonal_is_half_of_the_total(x64):
     np.testing.assert_allclose(2 * first, total, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_hessian_is_finite(x64):
     net = lf.Serial(lf.Dense(1.4), lf.Erf(), lf.LayerNorm(), lf.Dense())
     x = jnp.asarray(np.random.default_rng(5).normal(size=(2, 3)))
     assert np.isfinite(jax.hessian(lambda x: jnp.sum(net.kernel(x).ntk))(x)).all()
 
 
+@pytest.mark.slow
 def test_jacobian_forward_mode(x64):
     net = CASES["transformer post"].net
     x = jnp.asarray(np.random.default_rng(6).normal(size=(2, 3, 4)))

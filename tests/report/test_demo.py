@@ -15,6 +15,8 @@ from limitformer.report.numbers import with_error
 
 from .test_html import Outline, assert_self_contained
 
+pytestmark = pytest.mark.xdist_group("demo")  # one run of the demo serves all
+
 TINY = demo.Settings(
     train=60,
     test=30,
@@ -107,7 +109,7 @@ def test_tables_are_printed(made):
 def test_the_page_is_self_contained_and_complete(made):
     assert_self_contained(made.page)
     outline = Outline(made.page)
-    assert sum(tag == "svg" for tag, _ in outline.tags) == 11
+    assert sum(tag == "svg" for tag, _ in outline.tags) == 19
     ids = [a["id"] for _, a in outline.tags if "id" in a]
     assert len(ids) == len(set(ids))
     for text in ("Softmax attention", "split_seed", "scikit-learn", "demo --out '", "a <b>"):

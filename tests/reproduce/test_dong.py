@@ -166,6 +166,9 @@ def test_bad_input(monkeypatch, tmp_path):
     with pytest.raises(FileNotFoundError, match="IMDb"):
         excerpts(small(), tmp_path / "none", samples=1, tokens=2)
 
+    with pytest.raises(ValueError, match=r"bert, random has no tokenizer.json beside its weights"):
+        cut(small(), ["a"], samples=1, tokens=2)
+
     def missing(name):
         raise ModuleNotFoundError(name)
 

@@ -49,6 +49,7 @@ def agrees(found, single, x, y=None):
     )
 
 
+@pytest.mark.slow
 def test_all_readouts_share_a_trunk(images):
     ends = readouts()
     x, y = images[:6], images[6:]
@@ -70,6 +71,7 @@ def test_depths_share_a_trunk(images):
             np.testing.assert_array_equal(K, K.T)
 
 
+@pytest.mark.slow
 def test_a_low_rank_is_as_good_as_its_reported_error():
     images = np.random.default_rng(0).normal(size=(6, 6, 6, 3))
     ends = (readouts(rank=9)[0], readouts(rank=9)[3], readouts()[6])

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..data.imdb_reviews import imdb
 from ..layers.base import choice
-from ..models import Attention, Embedding, Mlp, Model, Relative, initial, load
+from ..models import Attention, Embedding, Mlp, Model, Norm, Relative, initial, load
 
 # Which parts stay: (the skip around attention, the MLP with its own skip and norm).
 VARIANTS = {
@@ -108,7 +108,7 @@ def random_model(
         return base
     if kind == "albert":
         e = width // 6
-        norm = dataclasses.replace(base.embedding.norm, gain=np.ones(e), bias=np.zeros(e))
+        norm = Norm(np.ones(e), np.zeros(e))
         table = Embedding(
             draw(vocabulary, e), draw(tokens, e), draw(e), norm, projection=draw(e, width)
         )
@@ -143,6 +143,8 @@ def excerpts(model: Model, data: str | Path, *, samples: int, tokens: int) -> li
 
 def cut(model: Model, texts: Sequence[str], *, samples: int, tokens: int) -> list[np.ndarray]:
     """Token ids of the first texts that have `tokens` of them; the last id stays the end mark."""
+    if model.tokenize is None:
+        raise ValueError(f"{model.name} has no tokenizer.json beside its weights; texts need one")
     found: list[np.ndarray] = []
     for text in texts:
         ids = model.tokenize(text)

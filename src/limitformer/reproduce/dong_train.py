@@ -8,6 +8,7 @@ outputs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -20,6 +21,7 @@ from ..models import Model, from_spec
 Params = dict[str, Any]
 
 
+@partial(jax.jit, static_argnames=("inputs", "outputs", "width", "depth", "heads", "mlp", "norm"))
 def init(
     key, *, inputs: int, outputs: int, width: int, depth: int, heads: int, mlp: bool, norm: bool
 ) -> Params:
