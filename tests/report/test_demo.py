@@ -15,8 +15,6 @@ from limitformer.report.numbers import with_error
 
 from .test_html import Outline, assert_self_contained
 
-pytestmark = pytest.mark.xdist_group("demo")  # one run of the demo serves all
-
 TINY = demo.Settings(
     train=60,
     test=30,
