@@ -109,8 +109,9 @@ def test_finite_heads_against_the_law(key):
     np.testing.assert_allclose(found.sem("residual")[-1], mine.std(ddof=1) / 20)
 
 
+@pytest.mark.slow
 @pytest.mark.twin
-@pytest.mark.parametrize("name", [pytest.param("pre", marks=pytest.mark.slow), "no skips"])
+@pytest.mark.parametrize("name", ["pre", "no skips"])
 def test_twins(name, key):
     net = lf.Serial(lf.Dense(), lf.Repeat(BLOCKS[name], 4))
     small, large = (

@@ -67,10 +67,12 @@ def test_low_rank_attention(key):
     assert {v.width for v in p.nodes if isinstance(v, netsor.Vector)} == {1.0, 0.5}
 
 
+@pytest.mark.slow
 def test_gated_attention(key):
     agree(netsor.examples.gated_attention(C, heads=1), key, draws=2000)
 
 
+@pytest.mark.slow
 def test_stacked_attention(key):
     agree(netsor.examples.stacked_attention(C, heads=1, qk_std=1.3), key)
 

@@ -61,13 +61,13 @@ class Made(NamedTuple):
     printed: str
 
 
-def test_every_step_reports_from_start_to_end(made):
+def check_every_step_reports_from_start_to_end(made):
     assert [name for name, part in made.steps if part == 0] == list(demo.STEPS)
     assert all((name, 1.0) in made.steps for name in demo.STEPS)
     assert list(made.result.seconds) == list(demo.STEPS)
 
 
-def test_few_heads_have_heavy_tails_and_a_posterior(made):
+def check_few_heads_have_heavy_tails_and_a_posterior(made):
     (one,) = made.result.heads.few
     assert one.patch.kurtosis.value[0] > 5 * one.patch.kurtosis.sem[0]
     assert one.prediction.mean.shape == made.result.heads.targets.shape == (4,)
@@ -75,18 +75,18 @@ def test_few_heads_have_heavy_tails_and_a_posterior(made):
     assert "How many heads?" in made.page
 
 
-def test_attention_alone_collapses(made):
+def check_attention_alone_collapses(made):
     cosine = {name: p["cosine"][-1] for name, p in made.result.depth.profiles.items()}
     assert cosine["attention"] > cosine["whole blocks"]
     assert "How deep?" in made.page
 
 
-def test_the_kernel_classifies(made):
+def check_the_kernel_classifies(made):
     for name in ("NNGP", "NTK"):
         assert made.result.classified[name].accuracy > 0.5  # chance is 0.1
 
 
-def test_twins_are_compared_with_the_limit(made):
+def check_twins_are_compared_with_the_limit(made):
     assert [len(w.errors["nngp"]) for w in made.result.convergence.widths] == [4, 3]
     assert [w.heads for w in made.result.convergence.widths] == [2, 8]
     assert all(
@@ -94,17 +94,17 @@ def test_twins_are_compared_with_the_limit(made):
     )
 
 
-def test_softmax_has_standard_errors(made):
+def check_softmax_has_standard_errors(made):
     assert made.result.softmax.kernel.nngp_sem.shape == (3, 3)
     assert np.all(made.result.softmax.relative("ntk") < 0.2)
 
 
-def test_tables_are_printed(made):
+def check_tables_are_printed(made):
     for text in ("NNGP", "NTK", "held out", "slope in log width: NNGP", "report.html"):
         assert text in made.printed
 
 
-def test_the_page_is_self_contained_and_complete(made):
+def check_the_page_is_self_contained_and_complete(made):
     assert_self_contained(made.page)
     outline = Outline(made.page)
     assert sum(tag == "svg" for tag, _ in outline.tags) == 19
@@ -139,3 +139,22 @@ def test_the_split_is_reproducible_and_disjoint():
 )
 def test_values_with_errors(value, error, expected):
     assert with_error(value, error) == expected
+
+
+CHECKS = (
+    check_every_step_reports_from_start_to_end,
+    check_few_heads_have_heavy_tails_and_a_posterior,
+    check_attention_alone_collapses,
+    check_the_kernel_classifies,
+    check_twins_are_compared_with_the_limit,
+    check_softmax_has_standard_errors,
+    check_tables_are_printed,
+    check_the_page_is_self_contained_and_complete,
+)
+
+
+def test_the_demo_from_end_to_end(made, subtests):
+    """One run serves all checks: workers would each repeat it for tests of their own."""
+    for check in CHECKS:
+        with subtests.test(check.__name__.removeprefix("check_").replace("_", " ")):
+            check(made)
