@@ -54,10 +54,10 @@ class Settings:
     digits: int = 10
     draws: int = 1024
     heads: tuple[int, ...] = (1, 4, 16)
-    law_draws: int = 2000
-    particles: int = 16
-    few: int = 12
-    asked: int = 24
+    law_draws: int = 1000
+    particles: int = 8
+    few: int = 8
+    asked: int = 16
     blocks: int = 16
     followed: int = 3
     split_seed: int = 0
@@ -141,7 +141,7 @@ STEPS = {
     "classification": 2.0,
     "finite twins": 32.0,
     "softmax attention": 9.0,
-    "heads": 25.0,
+    "heads": 35.0,
     "depth": 10.0,
 }
 

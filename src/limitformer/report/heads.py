@@ -17,6 +17,7 @@ from limitformer.heads.prediction import MixturePrediction
 
 NOISE = 0.05
 PAIR = (3, 8)
+_DRAWS = 256  # of scores, for the limit
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -104,9 +105,9 @@ def compare_heads(
     y, y_new = (
         np.where(which == PAIR[0], 1.0, -1.0) for which in (labels[own], held_out_labels[new])
     )
-    gain = _gain(np.asarray(net.kernel(x, kinds="nngp").nngp), y)
+    gain = _gain(np.asarray(net.kernel(x, kinds="nngp", draws=_DRAWS).nngp), y)
     net = lf.Serial(*net.layers[:-1], lf.Dense(gain))
-    limit = lf.condition(net, x, y, noise=NOISE)
+    limit = lf.condition(net, x, y, noise=NOISE, draws=_DRAWS)
     mean, variance = limit.predict(z, cov="diag")
     alone = lf.Serial(*net.layers[:2], lf.LayerNorm(), attention, lf.FirstToken())
     few = []
