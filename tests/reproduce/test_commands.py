@@ -3,10 +3,10 @@ import json
 import numpy as np
 import pytest
 
+from limitformer.cli.reproduce import main
 from limitformer.data import Dataset, Vectors
 from limitformer.data.cifar import CLASS_NAMES
 from limitformer.reproduce import prepare
-from limitformer.reproduce.__main__ import main
 from limitformer.reproduce.hron_cifar import Images, hron_cifar, network, readouts
 from limitformer.reproduce.hron_imdb import hron_imdb
 from limitformer.reproduce.reviews import Reviews

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.special import erf
 
+from limitformer.cli.reproduce import main
 from limitformer.models import forward
-from limitformer.reproduce.__main__ import main
 from limitformer.reproduce.dong_models import cut, excerpts, minilm, random_model, variant
 from limitformer.reproduce.dong_paths import path_residuals
 from limitformer.reproduce.dong_residual import layer_residuals

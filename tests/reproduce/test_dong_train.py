@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from limitformer.cli.reproduce import main
 from limitformer.models import forward
 from limitformer.reproduce import dong_circle, dong_tasks
-from limitformer.reproduce.__main__ import main
 from limitformer.reproduce.dong_circle import (
     RADIUS,
     apart,

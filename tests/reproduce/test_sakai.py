@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from limitformer.reproduce.__main__ import main
+from limitformer.cli.reproduce import main
 from limitformer.reproduce.sakai import COVARIANCES, REFERENCE_KL, Series, relu_inputs
 from limitformer.reproduce.sakai_run import sakai
 

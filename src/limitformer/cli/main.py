@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
-    from limitformer.reproduce.__main__ import main
+    from limitformer.cli.reproduce import main
 
     return main(arguments.rest)
 

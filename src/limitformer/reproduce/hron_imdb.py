@@ -77,7 +77,7 @@ def hron_imdb(
 
     Args:
         data: a path for `lf.data.imdb` (or its dataset), or an npz that
-            `python -m limitformer.reproduce prepare imdb` wrote.
+            `limitformer reproduce prepare imdb` wrote.
         vectors: a path for `lf.data.glove` (or its vectors); not needed with such an npz.
         tokens: how many tokens to keep of each review: the work grows with its square.
         train, validation: numbers of reviews, both from the training part of the data.

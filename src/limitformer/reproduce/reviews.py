@@ -84,7 +84,7 @@ class Reviews:
             if missing:
                 raise ValueError(
                     f"{path} has no {', '.join(missing)}; write it with "
-                    "python -m limitformer.reproduce prepare imdb"
+                    "limitformer reproduce prepare imdb"
                 )
             a = {name: file[name] for name in _FIELDS}
         vectors = a["vectors"].astype(np.float32)

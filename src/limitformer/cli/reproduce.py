@@ -1,4 +1,4 @@
-"""`python -m limitformer.reproduce` with `hron-cifar`, `hron-imdb`, `sakai-1`, `dong-residual`."""
+"""`limitformer reproduce`: published tables and figures, computed again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .tables import Reproduction
+from limitformer.reproduce.tables import Reproduction
 
 SHARED = Path("../shared/data")
 
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m limitformer.reproduce", description=__doc__)
+    parser = argparse.ArgumentParser(prog="limitformer reproduce", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     cifar = commands.add_parser(
         "hron-cifar", help="figure 4 of Hron 2020: CIFAR-10 by readout and number of convolutions"
@@ -158,7 +158,7 @@ def _shared(arguments, name: str) -> dict:
 
 
 def _cifar(arguments):
-    from .hron_cifar import QK, hron_cifar
+    from limitformer.reproduce.hron_cifar import QK, hron_cifar
 
     return hron_cifar(
         arguments.data,
@@ -172,7 +172,7 @@ def _cifar(arguments):
 
 
 def _imdb(arguments):
-    from .hron_imdb import hron_imdb
+    from limitformer.reproduce.hron_imdb import hron_imdb
 
     return hron_imdb(
         arguments.data,
@@ -190,7 +190,7 @@ def _merge(arguments):
 
 
 def _sakai(arguments):
-    from .sakai_run import sakai
+    from limitformer.reproduce.sakai_run import sakai
 
     def report(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
@@ -202,7 +202,7 @@ def _sakai(arguments):
 
 
 def _dong(arguments):
-    from .dong_run import dong
+    from limitformer.reproduce.dong_run import dong
 
     shell = ("command", "run", "experiment", "out")
     given = {name: value for name, value in vars(arguments).items() if name not in shell}
@@ -217,7 +217,7 @@ def _dong(arguments):
 
 
 def _prepare(arguments):
-    from . import prepare
+    from limitformer.reproduce import prepare
 
     if arguments.which == "cifar":
         data = arguments.data or SHARED / "cifar10_10k_2k.npz"
