@@ -56,8 +56,8 @@ class Settings:
     heads: tuple[int, ...] = (1, 4, 16)
     law_draws: int = 1000
     particles: int = 8
-    few: int = 8
-    asked: int = 16
+    few: int = 6
+    asked: int = 12
     blocks: int = 16
     followed: int = 3
     split_seed: int = 0

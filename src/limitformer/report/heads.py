@@ -17,7 +17,7 @@ from limitformer.heads.prediction import MixturePrediction
 
 NOISE = 0.05
 PAIR = (3, 8)
-_DRAWS = 256  # of scores, for the limit
+_DRAWS = 1024  # of scores, for the limit
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
