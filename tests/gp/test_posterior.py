@@ -312,3 +312,14 @@ def test_prediction_says_when_there_is_no_covariance():
     assert dataclasses.is_dataclass(found)
     square = lf.condition(NET, X, Y[:, 0], kind="ntk").predict(NEW, t=np.arange(6.0), cov="diag")
     np.testing.assert_allclose(square.std, np.sqrt(square.cov))
+
+
+def test_variances_below_zero_are_refused():
+    x = np.random.default_rng(0).normal(size=(12, 4, 30))
+    near = x[:3] + 1e-3 * np.random.default_rng(1).normal(size=(3, 4, 30))
+    net = lf.Serial(lf.Dense(), lf.Relu(), lf.Attention(qk_std=2.0), lf.MeanPool(), lf.Dense())
+    post = lf.condition(net, x, np.ones(12), noise=1e-6, draws=16)
+    for cov in ("full", "diag"):
+        with pytest.raises(ValueError, match=r"below zero for \d of 3 .* more draws \(draws=128\)"):
+            post.predict(near, cov=cov)
+    assert post.predict(near, cov=None).mean.shape == (3,)

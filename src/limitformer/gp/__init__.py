@@ -21,7 +21,8 @@ from .held_out import held_out_error
 from .hyper import Learned, hyper_parameters, learn
 from .learning_curve import learning_curve
 from .noise import Relative, relative
-from .posterior import Posterior, Prediction, condition
+from .posterior import Posterior, condition
+from .prediction import Prediction
 from .ridge import RidgePath, cross_validate, ridge_path
 from .solve import PrecisionWarning
 from .spectrum import spectrum

@@ -5,18 +5,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
-import scipy.linalg
 
 from ..kernel.blocks import memory_budget
 from ..layers.base import Layer, choice, leaves
 from . import evidence
 from .flow import Modes
 from .noise import variances
+from .prediction import Prediction, check_variances, semidefinite_root
 from .replicates import error_of
 from .solve import Factor, warn_if_imprecise
 from .training import (
@@ -32,34 +31,6 @@ from .training import (
 )
 
 _AHEAD = 256  # test inputs at a time, at least
-
-
-@dataclasses.dataclass(frozen=True)
-class Prediction:
-    """What a posterior says of some inputs; unpacks as `mean, cov`.
-
-    Attributes:
-        mean: in the shape of the targets, with a leading axis of times if `t` was an array.
-        cov: `(m, m)` or the variances `(m,)`, the same for every output; None if not asked for.
-        mean_sem: standard error of the mean where the kernel is an estimate, else None.
-        full: whether cov is a matrix.
-    """
-
-    mean: np.ndarray
-    cov: np.ndarray | None
-    mean_sem: np.ndarray | None = None
-    full: bool = True
-
-    def __iter__(self) -> Iterator:
-        return iter((self.mean, self.cov))
-
-    @property
-    def std(self) -> np.ndarray:
-        """Standard deviation of one output at every input."""
-        if self.cov is None:
-            raise ValueError('there is no covariance; predict with cov="diag" or cov="full"')
-        v = np.diagonal(self.cov, axis1=-2, axis2=-1) if self.full else self.cov
-        return np.sqrt(np.maximum(v, 0.0))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -144,6 +115,10 @@ class Posterior:
             observed: add the noise of a new observation to the covariance; True if the training
                 noise is one number, else its variance.
             x_mask: valid tokens of the new inputs.
+
+        Raises:
+            ValueError: the kernel is so imprecise (too few draws, float32) that a variance comes
+                out below zero.
         """
         if cov is not None:
             choice("cov", cov, ("full", "diag"))
@@ -277,7 +252,9 @@ class Posterior:
             if read.deviations is not None:
                 errors.append(self._mean_error(Kx, read.deviations, t))
             if prior is not None:
-                spreads.append(self._spread(prior, against, Kx, t, cov))
+                spread = self._spread(prior, against, Kx, t, cov)
+                check_variances(spread, prior, read, self.options.draws)
+                spreads.append(spread)
         stack = lambda parts: np.stack(parts) if parts else None  # noqa: E731
         return stack(means), stack(spreads), stack(errors)
 
@@ -393,18 +370,6 @@ def condition(
     )
     _ = post.alpha  # fails here rather than at the first question
     return post
-
-
-def semidefinite_root(cov: np.ndarray) -> np.ndarray:
-    """B with B B^T = cov, for a covariance that may be singular; rounding below zero is zero."""
-    w, U = scipy.linalg.eigh(cov, check_finite=False)
-    floor = -1e-8 * max(float(w[-1]), float(np.abs(np.diagonal(cov)).max()), 1e-300)
-    if w[0] < floor * len(w):
-        raise ValueError(
-            f"the predicted covariance has the eigenvalue {w[0]:.2g} below zero, more than "
-            "rounding: the kernel is too imprecise (use dtype=float64, more draws or more noise)"
-        )
-    return U * np.sqrt(np.maximum(w, 0.0))
 
 
 def _finite_heads(net: Layer) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,6 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, PartitionSpec
 
 from ..layers.base import Composite, Work, leaves
 from ..layers.combine import Repeat, Serial
@@ -92,10 +94,15 @@ class BlockPlan:
         return self.pair_bytes * together
 
 
-def work_of(network, S1: int, S2: int, draws: int) -> dict[str, Work]:
-    """Work per pair of every layer, by its path (with the input's tokens until a readout)."""
+def work_of(network, S1: int, S2: int, draws: int, grids: Any = None) -> dict[str, Work]:
+    """Work per pair of every layer, by its path.
+
+    Layers have the input's tokens until a readout; given the `grids` of the two sides, fewer after
+    a window with strides.
+    """
     found: dict[str, Work] = {}
     size = [S1, S2]
+    lie = list(grids or ())
 
     def visit(layer, path: str, turns: int):
         if isinstance(layer, Composite):
@@ -104,6 +111,9 @@ def work_of(network, S1: int, S2: int, draws: int) -> dict[str, Work]:
             for name, child in steps or layer.children().items():
                 visit(child, f"{path}/{name}", turns)
         else:
+            if lie and hasattr(layer, "spec"):
+                lie[:] = [layer.spec.out_grid(grid) for grid in lie]
+                size[:] = [math.prod(grid) for grid in lie]
             work = layer.work(*size, network.table[path], draws)
             if isinstance(layer, (Readout, Flatten)):
                 size[:] = [1, 1]
@@ -177,25 +187,49 @@ def _marginal(network, streams, index, key, draws):
     return network.marginal(streams, index, key, draws)
 
 
+def _spread(function: Callable, devices: tuple) -> Callable:
+    """`function(all, parts)` with the parts shared among devices; nothing is exchanged."""
+    if len(devices) < 2:
+        return function
+    whole, shared = PartitionSpec(), PartitionSpec("tiles")
+    mesh = Mesh(np.array(devices), ("tiles",))
+    return jax.shard_map(
+        function, mesh=mesh, in_specs=(whole, shared), out_specs=shared, check_vma=False
+    )
+
+
 @eqx.filter_jit
-def _tiles(network, x, y, tile: int, todo):
+def _tiles(network, x, y, tile: int, todo, devices: tuple = ()):
     """K and T of a list of tiles `(row, column)` of two blocks of inputs with their records."""
     cut = lambda a: a.reshape(len(a) // tile, tile, *a.shape[1:])  # noqa: E731
     x, y = jax.tree.map(cut, x), jax.tree.map(cut, y)
+    arrays, rest = eqx.partition((network, x, y), eqx.is_array)
 
-    def one(place):
-        (sx, rx), (sy, ry) = (
-            jax.tree.map(lambda a, i=i: jax.lax.dynamic_index_in_dim(a, i, 0, False), side)
-            for i, side in zip(place, (x, y), strict=True)
-        )
-        return network.cross(sx, sy, rx, ry)
+    def run(arrays, todo):
+        network, x, y = eqx.combine(arrays, rest)
 
-    return jax.lax.map(one, todo)
+        def one(place):
+            (sx, rx), (sy, ry) = (
+                jax.tree.map(lambda a, i=i: jax.lax.dynamic_index_in_dim(a, i, 0, False), side)
+                for i, side in zip(place, (x, y), strict=True)
+            )
+            return network.cross(sx, sy, rx, ry)
+
+        return jax.lax.map(one, todo)
+
+    return _spread(run, devices)(arrays, todo)
 
 
 @eqx.filter_jit
-def _pairs(network, sx, sy, ix, iy, key, draws):
-    return network.pairs(sx, sy, ix, iy, key, draws)
+def _pairs(network, sx, sy, ix, iy, key, draws, devices: tuple = ()):
+    """K and T of a list of pairs."""
+    arrays, rest = eqx.partition((network, key), eqx.is_array)
+
+    def run(arrays, parts):
+        network, key = eqx.combine(arrays, rest)
+        return network.pairs(*parts, key, draws)
+
+    return _spread(run, devices)(arrays, (sx, sy, ix, iy))
 
 
 @eqx.filter_jit
@@ -204,18 +238,26 @@ def _own(network, streams, index, key, draws):
 
 
 class Blocks:
-    """Runs the tiles or pairs of a plan and puts them together."""
+    """Runs the tiles or pairs of a plan and puts them together.
 
-    def __init__(self, plan: BlockPlan, network, sx, sy, key, draws, progress):
+    Attributes:
+        devices: those that share the tiles (or pairs) of a call; none: where JAX puts them.
+    """
+
+    devices: tuple = ()
+
+    def __init__(
+        self, plan: BlockPlan, network, sx, sy, key, draws, progress, products: str = "highest"
+    ):
         self.plan, self.network, self.key, self.draws = plan, network, key, draws
-        self.sx, self.sy, self.progress = sx, sy, progress
+        self.sx, self.sy, self.progress, self.products = sx, sy, progress, products
 
     def run(self):
         """The Gram matrices of K and (if asked) T, as NumPy arrays."""
         plan = self.plan
         grams = [np.empty(plan.shape, plan.dtype) for _ in range(1 + self.network.ntk)]
         steps = self._pair_steps(grams) if plan.pairs else self._tile_steps(grams)
-        with jax.default_matmul_precision("highest"):
+        with jax.default_matmul_precision(self.products):
             for done, total in steps:
                 if self.progress is not None:
                     self.progress(done, total)
@@ -261,7 +303,7 @@ class Blocks:
             rows = range(min(plan.block, plan.n - i + t - 1) // t)
             cols = range(min(plan.block, plan.m - j + t - 1) // t)
             places = [(a, b) for a in rows for b in cols if not own or a <= b]
-            size = min(plan.at_once, -(-len(places) // plan.workers))
+            size = self._shared(min(plan.at_once, -(-len(places) // plan.workers)))
             parts = [places[start : start + size] for start in range(0, len(places), size)]
             done = 0
             for part, tiles in zip(parts, self._computed(x, y, parts, size), strict=True):
@@ -276,12 +318,13 @@ class Blocks:
         def compute(part):
             todo = np.array(part + part[-1:] * (size - len(part)))
             # JAX's settings belong to a thread
-            with jax.enable_x64(True), jax.default_matmul_precision("highest"):
-                return self._values(_tiles(self.network, x, y, self.plan.tile, jnp.asarray(todo)))
+            with jax.enable_x64(True), jax.default_matmul_precision(self.products):
+                tiles = _tiles(self.network, x, y, self.plan.tile, jnp.asarray(todo), self.devices)
+                return self._values(tiles)
 
         leaves, structure = jax.tree.flatten((self.network, x, y))
         shapes = tuple((jnp.shape(a), jnp.result_type(a)) for a in leaves)
-        call = hash((structure, shapes, self.plan.tile, size))
+        call = hash((structure, shapes, self.plan.tile, size, self.devices))
         if call not in _COMPILED:
             yield compute(parts[0])
             parts = parts[1:]
@@ -302,6 +345,10 @@ class Blocks:
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
+    def _shared(self, size: int) -> int:
+        """A number of tiles (or pairs) that the devices share evenly."""
+        return size + -size % max(1, len(self.devices))
+
     def _put(self, grams, tile, i: int, j: int) -> None:
         plan = self.plan
         high, wide = min(plan.tile, plan.n - i), min(plan.tile, plan.m - j)
@@ -319,14 +366,15 @@ class Blocks:
             left, right = np.triu_indices(plan.n)
         else:
             left, right = (g.reshape(-1) for g in np.indices((plan.n, plan.m)))
-        size = min(plan.at_once, len(left))
+        size = self._shared(min(plan.at_once, len(left)))
         for start in range(0, len(left), size):
             index = np.minimum(np.arange(start, start + size), len(left) - 1)
             i, j = left[index], right[index]
             sx = tuple(s.take(i) for s in self.sx)
             sy = tuple(s.take(j) for s in self.sy)
             iy = jnp.asarray(j if plan.symmetric else j + plan.n)
-            result = _pairs(self.network, sx, sy, jnp.asarray(i), iy, self.key, self.draws)
+            pairs = sx, sy, jnp.asarray(i), iy
+            result = _pairs(self.network, *pairs, self.key, self.draws, self.devices)
             for gram, value in zip(grams, self._values(result), strict=True):
                 if not plan.readout:
                     value = value[:, : plan.shape[2], : plan.shape[3]]

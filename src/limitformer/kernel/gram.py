@@ -16,6 +16,7 @@ from ..scores.replicates import REPLICATES, draws_each, mean_and_error, replicat
 from .blocks import Blocks, blocks_of, memory_budget, own_pairs
 from .inputs import as_arrays, float_type, is_traced, padded, streams_of
 from .network import Look, Network, cast, needs_of
+from .products import preset
 from .progress import Progress
 
 KINDS = ("nngp", "ntk")
@@ -55,6 +56,7 @@ def kernel(
     draws: int = DRAWS,
     precision: float | None = None,
     replicates: str = "mean",
+    products: str = "float32",
     memory=None,
     progress: bool | Callable = False,
 ) -> Kernel:
@@ -75,6 +77,8 @@ def kernel(
             draws do not reach it, an error says how many would.
         replicates: "mean" with its standard error, or "each": where scores are drawn, the kernels
             of every independent replicate, with one more axis in front.
+        products: matrix products of float32 kernels on a GPU: in "float32", or faster and less
+            precise: "bf16x6", "tf32x3", "bf16x3", "tf32".
         memory: budget in bytes, or a string such as "2GiB".
         progress: True for a line on standard error, or a function `(done, total, seconds_left)`.
 
@@ -91,8 +95,9 @@ def kernel(
     if traced:
         dtype = jax.dtypes.canonicalize_dtype(dtype)
         return _kernel(
-            net, x, y, x_mask, y_mask, kinds, dtype, key, draws, None, None, None, True, each
+            net, x, y, x_mask, y_mask, kinds, dtype, key, draws, None, None, None, None, True, each
         )
+    multiplied = preset(products, dtype, jax.default_backend())
     with jax.enable_x64(True):
         result = _kernel(
             net,
@@ -105,6 +110,7 @@ def kernel(
             key,
             draws,
             precision,
+            multiplied,
             memory,
             Progress.of(progress),
             False,
@@ -114,7 +120,21 @@ def kernel(
 
 
 def _kernel(
-    net, x, y, x_mask, y_mask, kinds, dtype, key, draws, precision, memory, progress, traced, each
+    net,
+    x,
+    y,
+    x_mask,
+    y_mask,
+    kinds,
+    dtype,
+    key,
+    draws,
+    precision,
+    products,
+    memory,
+    progress,
+    traced,
+    each,
 ):
     net = cast(net, dtype)
     sx = streams_of(net, x, x_mask, "x", dtype=dtype, checked=not traced)
@@ -125,9 +145,9 @@ def _kernel(
     network = Network(net, need, table, ntk)
     random = any(leaf.random_scores for _, leaf in leaves(net))
     if not random:
-        values = _once(network, sx, sy, None, 0, memory, progress, traced, dtype)
+        values = _once(network, sx, sy, products, None, 0, memory, progress, traced, dtype)
         return result_of(kinds, values)
-    run = functools.partial(_once, network, sx, sy)
+    run = functools.partial(_once, network, sx, sy, products)
     stacked = _replicated(run, key, draws_each(draws), memory, progress, traced, dtype)
     if each:
         return result_of(kinds, stacked, draws=draws, replicates=REPLICATES)
@@ -211,7 +231,7 @@ def _own(network: Network, sx, key, draws, memory, progress, traced, dtype):
     )
 
 
-def _once(network: Network, sx, sy, key, draws, memory, progress, traced, dtype):
+def _once(network: Network, sx, sy, products, key, draws, memory, progress, traced, dtype):
     """One evaluation of the kernel (one replicate if scores are drawn)."""
     other = sx if sy is None else sy
     look_x = network.look(sx, max(draws, 1))
@@ -222,7 +242,7 @@ def _once(network: Network, sx, sy, key, draws, memory, progress, traced, dtype)
         plan = blocks_of(
             network, sx, other, sy is None, draws, memory_budget(memory), dtype, look_x, look_y
         )
-        values = Blocks(plan, network, sx, other, key, draws, progress).run()
+        values = Blocks(plan, network, sx, other, key, draws, progress, products).run()
     order = sx[0].order, other[0].order
     return tuple(None if v is None else restored(v, *order) for v in values)
 

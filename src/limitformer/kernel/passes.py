@@ -227,6 +227,24 @@ class CrossRun(Run):
         self.seen(path, k)
         return k
 
+    def sequence(self, steps, state):
+        """Layers one after the other; on a GPU some two of them at once."""
+        from . import fused
+
+        if self.watch is not None or not fused.available():
+            return super().sequence(steps, state)
+        steps, ntk = list(steps), self.options.ntk
+        while steps:
+            names, layers = zip(*steps[:2], strict=True)
+            rx, ry = ([records[name] for name in names] for records in (self.rx, self.ry))
+            if len(layers) == 2 and fused.applies(*layers, state, rx, ry, ntk):
+                state = fused.conv_activation(*layers, state, rx, ry, ntk)
+                steps = steps[2:]
+            else:
+                (name, layer), *steps = steps
+                state = self(layer, state, name)
+        return state
+
     def combine(self, blocks: tuple[Cross, ...], weights):
         blocks, weights = merge_equal(blocks, weights)
         return combined(blocks, weights, self.rx["combine"], self.ry["combine"])
@@ -255,7 +273,9 @@ class CrossRun(Run):
             return once(k, sx, sy, index), None
 
         rest = jax.tree.map(lambda a: jnp.moveaxis(a, self.lead, 0), (rx["rest"], ry["rest"]))
-        return jax.lax.scan(body, k, (jnp.arange(done, n), *rest))[0]
+        # two turns at a time on a GPU: a program's output then goes where its input was, uncopied
+        unroll = 2 if jax.default_backend() == "gpu" else 1
+        return jax.lax.scan(body, k, (jnp.arange(done, n), *rest), unroll=unroll)[0]
 
 
 def combined(blocks: tuple[Cross, ...], weights, mx, my) -> Cross:

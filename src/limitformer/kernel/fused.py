@@ -1,0 +1,116 @@
+"""Two layers at once on GPUs: a convolution and its activation, in one pass over memory.
+
+The programs are in `programs`. Measured on an H200, 32 x 32 images, float32: 2.7 microseconds a
+pair and layer where XLA takes 4.9, and with the tangent kernel 6.3 where it takes 12.4.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from ..duals.base import Roots
+from ..duals.rectifiers import Abs, Relu
+from ..layers.activation import Activation
+from ..layers.conv import Conv
+from . import programs
+from .state import Cross, between
+
+_TYPES = (jnp.float32,)  # what was measured
+_SIDES = range(24, 65)  # image sides for which it is faster than XLA and fits into registers
+
+
+def available() -> bool:
+    """Whether JAX computes on a GPU."""
+    return jax.default_backend() == "gpu"
+
+
+def applies(conv, activation, k: Cross, rx, ry, ntk: bool) -> bool:
+    """Whether two layers in sequence are of the kind that is computed here.
+
+    Args:
+        conv, activation: the layers.
+        k: the block of pairs before them.
+        rx, ry: the records of both layers, of both sides.
+        ntk: whether T is asked for.
+    """
+    if not (isinstance(conv, Conv) and isinstance(activation, Activation)):
+        return False
+    spec = conv.spec
+    (wx, (px, mask_x)), (wy, (py, mask_y)) = rx, ry
+    return (
+        type(activation.dual) in (Relu, Abs)
+        and conv.parametrisation == "ntk"
+        and (spec.padding, set(spec.stride), len(spec.size)) == ("same", {1}, 2)
+        and not k.diag
+        and k.K.dtype in _TYPES
+        and (not ntk or (k.T is None) == _known(wx, wy))
+        and all(mask is None for mask in (wx.mask, wy.mask, mask_x, mask_y))
+        and all(side in _SIDES for side in (*wx.grid, *wy.grid))
+        and (px.q.shape[:-1], py.q.shape[:-1]) == _lead_of_records(k.K.shape[:-2])
+    )
+
+
+def conv_activation(conv: Conv, activation: Activation, k: Cross, rx, ry, ntk: bool) -> Cross:
+    """K' and T' after both layers; the arguments are those of `applies`."""
+    (wx, (px, _)), (wy, (py, _)) = rx, ry
+    w2 = conv.w_std**2 / conv.spec.count * jnp.ones((), k.K.dtype)
+    b2 = conv.b_std**2 * jnp.ones((), k.K.dtype)
+    if _known(wx, wy):
+        how = (activation.dual, ntk, k.K.shape[:-2])
+        return Cross(*_featured(how, wx.patches, wy.patches, px, py, b2))
+    how = (activation.dual, conv.spec, wx.grid, wy.grid)
+    return Cross(*_convolved(how, k.K, k.T if ntk else None, px, py, w2, b2))
+
+
+def _known(wx, wy) -> bool:
+    """Whether the convolution's output has features on both sides."""
+    return wx.patches is not None and wy.patches is not None
+
+
+def _lead_of_records(lead) -> tuple:
+    """Leading axes of both sides' records: of all pairs of two sets, or of a list of pairs."""
+    return ((lead[0], 1), (1, lead[1])) if len(lead) == 2 else (lead, lead)
+
+
+# A program has no derivative of its own: derivatives are those of plain operations.
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _convolved(how, *arguments):
+    return programs.convolved(how, *arguments)
+
+
+@_convolved.defjvp
+def _(how, primals, tangents):
+    def plain(K, T, px, py, w2, b2):
+        dual, spec, *grids = how
+        linear = w2 * spec.kernel_total(K, *grids) + b2
+        through = None if T is None else w2 * spec.kernel_total(T, *grids)
+        return _activated(dual, linear, None if T is None else linear + through, px, py)
+
+    return jax.jvp(plain, primals, tangents)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _featured(how, *arguments):
+    return programs.from_features(how, *arguments)
+
+
+@_featured.defjvp
+def _(how, primals, tangents):
+    def plain(Fx, Fy, px, py, b2):
+        dual, ntk, _ = how
+        linear = between(Fx, Fy, False) + b2
+        return _activated(dual, linear, linear if ntk else None, px, py)
+
+    return jax.jvp(plain, primals, tangents)
+
+
+def _activated(dual, K, T, px: Roots, py: Roots):
+    rows = Roots(px.q[..., :, None], px.r[..., :, None])
+    cols = Roots(py.q[..., None, :], py.r[..., None, :])
+    value, slope = dual.mix(K, rows, cols, T is not None)
+    return value, None if T is None else T * slope

@@ -1,0 +1,181 @@
+"""Programs for GPUs, in Pallas: a layer and its activation in one pass over memory.
+
+A convolution moves both tokens together, K'_ab = w^2 / |F| sum_f K_{a+f, b+f} + b^2, so entries of
+different displacement b - a never mix. A program therefore takes one pair of images and one
+vertical displacement, and walks down the image rows with the sums along the last rows in
+registers: every entry of K is read once from memory (three times from the cache, for its horizontal
+neighbours) and every entry of Phi(K') is written once. XLA reads and writes K twice.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..duals.base import Roots
+from ..layers.window import Window
+
+_TILE = (32, 64)  # tokens of both sides that a program of features takes
+
+
+def convolved(how, K, T, px: Roots, py: Roots, w2, b2, interpret: bool = False) -> tuple:
+    """A convolution and its activation.
+
+    Args:
+        how: the dual, the window, and the grids of both sides.
+        K, T: `(*pairs, S1, S2)` before the convolution; T=None: without the tangent kernel.
+        px, py: roots of the variances after the convolution, in the layout of records.
+        w2, b2: weight variance over |F|, and bias variance.
+        interpret: on a CPU, for tests.
+
+    Returns:
+        K and T (or None) after the activation.
+    """
+    from jax.experimental import pallas
+
+    dual, spec, (H1, W1), (H2, W2) = how
+    *lead, S1, S2 = K.shape
+    given = [m.reshape(-1, S1, S2) for m in (K, T) if m is not None]
+    program = functools.partial(
+        _conv_program, dual=dual, spec=spec, grids=((H1, W1), (H2, W2)), n2=_columns(lead)
+    )
+    found = pallas.pallas_call(
+        program,
+        grid=(given[0].shape[0], H1 + H2 - 1),
+        out_shape=[jax.ShapeDtypeStruct(m.shape, m.dtype) for m in given],
+        **_options(_power(W1) * _power(W2) // 256, interpret),
+    )(*given, *_flat(px), *_flat(py), jnp.stack([w2, b2]))
+    K, *T = (m.reshape(*lead, S1, S2) for m in found)
+    return K, T[0] if T else None
+
+
+def from_features(how, Fx, Fy, px: Roots, py: Roots, b2, interpret: bool = False) -> tuple:
+    """The activation of K = F(x) F(y)^T + b^2, whose tangent kernel is T = K.
+
+    Args:
+        how: the dual, whether T is asked for, and the leading axes of the block of pairs.
+        Fx, Fy: features `(*n, S, f)` in the layout of records.
+        px, py, b2, interpret: as for `convolved`.
+    """
+    from jax.experimental import pallas
+
+    dual, ntk, lead = how
+    S1, S2 = Fx.shape[-2], Fy.shape[-2]
+    # one feature after the other, each along the tokens
+    sides = [jnp.swapaxes(F.reshape(-1, *F.shape[-2:]), 1, 2) for F in (Fx, Fy)]
+    pairs = functools.reduce(lambda a, b: a * b, lead, 1)
+    shape = jax.ShapeDtypeStruct((pairs, S1, S2), Fx.dtype)
+    program = functools.partial(_feature_program, dual=dual, sizes=(S1, S2), n2=_columns(lead))
+    found = pallas.pallas_call(
+        program,
+        grid=(pairs, pallas.cdiv(S1, _TILE[0]), pallas.cdiv(S2, _TILE[1])),
+        out_shape=[shape] * (1 + ntk),
+        **_options(4, interpret),
+    )(*sides, *_flat(px), *_flat(py), b2.reshape(1))
+    K, *T = (m.reshape(*lead, S1, S2) for m in found)
+    return K, T[0] if T else None
+
+
+def _columns(lead) -> int | None:
+    """Number of second inputs of a block of all pairs; None for a list of pairs."""
+    return lead[1] if len(lead) == 2 else None
+
+
+def _inputs(pair, n2: int | None):
+    """The two inputs of a pair."""
+    return (pair, pair) if n2 is None else (pair // n2, pair % n2)
+
+
+def _flat(p: Roots) -> tuple:
+    return tuple(a.reshape(-1, a.shape[-1]) for a in (p.q, p.r))
+
+
+def _options(warps: int, interpret: bool) -> dict[str, Any]:
+    from jax.experimental.pallas import triton
+
+    if interpret:
+        return {"interpret": True}
+    warps = max(1, min(8, warps))
+    return {"compiler_params": triton.CompilerParams(num_warps=warps, num_stages=2)}
+
+
+def _feature_program(*refs, dual, sizes, n2: int | None):
+    """One pair of inputs, a tile of its token pairs."""
+    from jax.experimental import pallas
+    from jax.experimental.pallas.triton import load, store
+
+    (Fx, Fy, qx, rx, qy, ry, bias), out = refs[:7], refs[7:]
+    pair = pallas.program_id(0)
+    i, j = _inputs(pair, n2)
+    a, b = (
+        pallas.program_id(1 + k) * _TILE[k] + jnp.arange(_TILE[k], dtype=jnp.int32) for k in (0, 1)
+    )
+    in_x, in_y = a < sizes[0], b < sizes[1]
+    f = jnp.arange(max(16, _power(Fx.shape[1])), dtype=jnp.int32)
+    in_f = f < Fx.shape[1]
+    rows = load(Fx.at[i, f[None, :], a[:, None]], mask=in_x[:, None] & in_f[None, :], other=0.0)
+    cols = load(Fy.at[j, f[:, None], b[None, :]], mask=in_f[:, None] & in_y[None, :], other=0.0)
+    K = jnp.dot(rows, cols, precision="highest") + bias[0]
+    left = (load(r.at[i, a], mask=in_x, other=0.0)[:, None] for r in (qx, rx))
+    right = (load(r.at[j, b], mask=in_y, other=0.0)[None, :] for r in (qy, ry))
+    value, slope = dual.mix(K, Roots(*left), Roots(*right), len(out) == 2)
+    at, inside = (pair, a[:, None], b[None, :]), in_x[:, None] & in_y[None, :]
+    for ref, v in zip(out, [value] if slope is None else [value, K * slope], strict=True):
+        store(ref.at[at], v, mask=inside)
+
+
+def _conv_program(*refs, dual, spec: Window, grids, n2: int | None):
+    """One pair of images, one vertical displacement: all its rows from the top down."""
+    from jax.experimental import pallas
+    from jax.experimental.pallas.triton import load, store
+
+    count = (len(refs) - 5) // 2
+    given, (qx, rx, qy, ry, constants), out = refs[:count], refs[count:-count], refs[-count:]
+    (H1, W1), (H2, W2) = grids
+    (tall, wide), low = spec.size, [(k - 1) // 2 for k in spec.size]
+    ahead = tall - 1 - low[0]
+    pair, displacement = pallas.program_id(0), pallas.program_id(1) - (H1 - 1)
+    i, j = _inputs(pair, n2)
+    top_x = jnp.maximum(0, -displacement)
+    top_y = top_x + displacement
+    rows = jnp.minimum(H1 - top_x, H2 - top_y)
+    a, b = (jnp.arange(_power(W), dtype=jnp.int32) for W in (W1, W2))
+    w2, b2 = constants[0], constants[1]
+
+    def along(ref, row):
+        """Sum over the window's horizontal positions, at a row of this displacement."""
+        total: Any = None
+        for f in range(-low[1], wide - low[1]):
+            inside_x = (a < W1) & (a + f >= 0) & (a + f < W1) & (row < rows)
+            inside_y = (b < W2) & (b + f >= 0) & (b + f < W2)
+            at_x, at_y = (top_x + row) * W1 + a + f, (top_y + row) * W2 + b + f
+            at, inside = (pair, at_x[:, None], at_y[None, :]), inside_x[:, None] & inside_y[None, :]
+            part = load(ref.at[at], mask=inside, other=0.0)
+            total = part if total is None else total + part
+        return total
+
+    def step(row, before):
+        new = [along(ref, row + ahead) for ref in given]
+        sums = [sum(b, n) for b, n in zip(before, new, strict=True)]
+        at_x, at_y = (top_x + row) * W1 + a, (top_y + row) * W2 + b
+        left = (load(r.at[i, at_x], mask=a < W1, other=0.0)[:, None] for r in (qx, rx))
+        right = (load(r.at[j, at_y], mask=b < W2, other=0.0)[None, :] for r in (qy, ry))
+        linear = w2 * sums[0] + b2
+        value, slope = dual.mix(linear, Roots(*left), Roots(*right), count == 2)
+        values = [value] if count == 1 else [value, (linear + w2 * sums[1]) * slope]
+        at, inside = (pair, at_x[:, None], at_y[None, :]), (a < W1)[:, None] & (b < W2)[None, :]
+        for ref, v in zip(out, values, strict=True):
+            store(ref.at[at], v, mask=inside)
+        return tuple((*b[1:], n) for b, n in zip(before, new, strict=True))
+
+    zeros = jnp.zeros((len(a), len(b)), given[0].dtype)
+    first = tuple((zeros,) * low[0] + tuple(along(r, e) for e in range(ahead)) for r in given)
+    jax.lax.fori_loop(jnp.int32(0), rows, step, first)
+
+
+def _power(n: int) -> int:
+    """The smallest power of two that is at least n."""
+    return 1 << (n - 1).bit_length()

@@ -1,0 +1,143 @@
+"""Convolution and activation in one pass: the Pallas program, interpreted, against the layers."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import limitformer as lf
+from limitformer.duals.rectifiers import Abs, Relu
+from limitformer.kernel import fused, programs
+from limitformer.layers.window import Window
+
+rng = np.random.default_rng(3)
+
+
+@pytest.fixture
+def interpreted(monkeypatch):
+    """A GPU as far as the passes can tell; every call of the program is counted."""
+    calls = []
+
+    def counted(name):
+        program = getattr(programs, name)
+
+        def call(*arguments):
+            calls.append(name)
+            return program(*arguments, interpret=True)
+
+        monkeypatch.setattr(programs, name, call)
+
+    counted("convolved")
+    counted("from_features")
+    monkeypatch.setattr(fused, "available", lambda: True)
+    monkeypatch.setattr(fused, "_SIDES", range(2, 65))
+    monkeypatch.setattr(fused, "_TYPES", (jnp.float32, jnp.float64))
+    return calls
+
+
+def naive(K, T, vx, vy, grids, window, w2, b2, dual):
+    """Sums in plain loops, then the dual entry by entry."""
+    (H1, W1), (H2, W2) = grids
+    low = [(k - 1) // 2 for k in window]
+    sums = [np.zeros_like(K), np.zeros_like(T)]
+    for out, given in zip(sums, (K, T), strict=True):
+        for a in np.ndindex(H1, W1):
+            for b in np.ndindex(H2, W2):
+                for f in np.ndindex(*window):
+                    p, q = (tuple(np.add(c, np.subtract(f, low))) for c in (a, b))
+                    inside = all(
+                        0 <= u < n for u, n in zip((*p, *q), (H1, W1, H2, W2), strict=True)
+                    )
+                    if inside:
+                        at = np.ravel_multi_index(p, (H1, W1)), np.ravel_multi_index(q, (H2, W2))
+                        to = np.ravel_multi_index(a, (H1, W1)), np.ravel_multi_index(b, (H2, W2))
+                        out[..., *to] += given[..., *at]
+    linear = w2 * sums[0] + b2
+    rows, cols = (dual.prepare(jnp.asarray(v)) for v in (vx[..., :, None], vy[..., None, :]))
+    value, slope = dual.mix(linear, rows, cols, True)
+    return value, (linear + w2 * sums[1]) * slope
+
+
+@pytest.mark.parametrize(
+    ("grids", "window"), [(((3, 3), (3, 3)), (3, 3)), (((2, 3), (4, 5)), (2, 3))]
+)
+@pytest.mark.parametrize("dual", [Relu(), Abs()])
+def test_convolution_against_plain_loops(grids, window, dual):
+    with jax.enable_x64(True):
+        S1, S2 = (h * w for h, w in grids)
+        K, T = rng.normal(size=(2, 2, 1, S1, S2))
+        vx, vy = rng.uniform(3, 5, size=(2, 1, S1)), rng.uniform(3, 5, size=(1, 1, S2))
+        w2, b2 = jnp.asarray(0.2), jnp.asarray(0.3)
+        how = (dual, Window.of(window, 1, "same"), *grids)
+        px, py = dual.prepare(jnp.asarray(vx)), dual.prepare(jnp.asarray(vy))
+        found = programs.convolved(how, K, T, px, py, w2, b2, interpret=True)
+        expected = naive(K, T, vx, vy, grids, window, 0.2, 0.3, dual)
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+        alone, none = programs.convolved(how, K, None, px, py, w2, b2, interpret=True)
+        assert none is None
+        np.testing.assert_allclose(alone, expected[0], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("lead", [(2, 3), (2,)])
+def test_features_against_products(lead):
+    with jax.enable_x64(True):
+        shapes = ((2, 1), (1, 3)) if len(lead) == 2 else (lead, lead)
+        Fx, Fy = (
+            jnp.asarray(rng.normal(size=(*n, s, 3))) for n, s in zip(shapes, (5, 70), strict=True)
+        )
+        dual, b2 = Relu(), jnp.asarray(0.3)
+        px, py = (dual.prepare(jnp.sum(F * F, -1) + b2) for F in (Fx, Fy))
+        found = programs.from_features((dual, True, lead), Fx, Fy, px, py, b2, interpret=True)
+        K = jnp.matmul(Fx, jnp.swapaxes(Fy, -1, -2)) + b2
+        rows = dual.prepare((jnp.sum(Fx * Fx, -1) + b2)[..., :, None])
+        cols = dual.prepare((jnp.sum(Fy * Fy, -1) + b2)[..., None, :])
+        value, slope = dual.mix(K, rows, cols, True)
+        np.testing.assert_allclose(found[0], value, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(found[1], K * slope, rtol=1e-12, atol=1e-12)
+
+
+def net(turns=2, **options):
+    conv = functools.partial(lf.Conv, (3, 3), 1.3, 0.4, **options)
+    rest = lf.Repeat(lf.Serial(conv(), lf.Relu()), turns)
+    return lf.Serial(conv(), lf.Relu(), rest, lf.MeanPool())
+
+
+def test_networks_take_it_and_agree(interpreted, monkeypatch):
+    x, y = rng.normal(size=(3, 4, 3, 2)), rng.normal(size=(2, 4, 3, 2))
+    found = net().kernel(x, y)
+    assert set(interpreted) == {"convolved", "from_features"}
+    monkeypatch.setattr(fused, "available", lambda: False)
+    jax.clear_caches()
+    expected = net().kernel(x, y)
+    for kind in ("nngp", "ntk"):
+        np.testing.assert_allclose(getattr(found, kind), getattr(expected, kind), rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_derivatives(interpreted, monkeypatch):
+    x = rng.normal(size=(2, 3, 3, 1)).astype(np.float32)
+    total = jax.grad(lambda n: n.kernel(x, kinds="nngp").nngp.sum())
+    found = total(net(1))
+    monkeypatch.setattr(fused, "available", lambda: False)
+    jax.clear_caches()
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(total(net(1))), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"stride": 2}, {"padding": "circular"}, {"parametrisation": "standard", "width": 64}],
+)
+def test_other_convolutions_do_not(interpreted, change):
+    net(**change).kernel(rng.normal(size=(2, 4, 4, 1)))
+    assert not interpreted
+
+
+def test_masks_do_not(interpreted):
+    mask = np.ones((2, 3, 3), bool)
+    mask[0, 2] = False
+    net().kernel(rng.normal(size=(2, 3, 3, 1)), x_mask=mask)
+    assert not interpreted
