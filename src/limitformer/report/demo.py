@@ -21,6 +21,7 @@ from limitformer.report.classify import Classification, classify
 from limitformer.report.convergence import Convergence, convergence
 from limitformer.report.heads import Heads, compare_heads
 from limitformer.report.section_depth import Depth, profiles
+from limitformer.report.section_model import RealModel, read_model
 
 Progress = Callable[[str, float], None]  # (name of the step, part of it that is done)
 
@@ -39,6 +40,7 @@ class Settings:
         heads: numbers of heads that are compared with infinitely many.
         law_draws, particles: draws of their law, and of their posterior.
         few, asked: images that heads learn from, and are asked about.
+        model: whether a pretrained model is read, if its files are installed.
         blocks, followed: depth of the collapse profiles, and the images whose tokens they follow.
         split_seed, twin_seed, draw_seed: of the split, the twins' weights and the score draws.
     """
@@ -60,6 +62,7 @@ class Settings:
     asked: int = 12
     blocks: int = 16
     followed: int = 3
+    model: bool = True
     split_seed: int = 0
     twin_seed: int = 1
     draw_seed: int = 2
@@ -131,6 +134,7 @@ class Demo:
     softmax: SoftmaxBlock
     heads: Heads
     depth: Depth
+    model: RealModel | None
     seconds: dict[str, float]
 
 
@@ -143,6 +147,7 @@ STEPS = {
     "softmax attention": 9.0,
     "heads": 35.0,
     "depth": 10.0,
+    "a real model": 12.0,
 }
 
 
@@ -301,6 +306,7 @@ def run(settings: Settings, progress: Progress | None = None) -> Demo:
             progress=report,
         ),
     )
+    model = step("a real model", lambda _: read_model() if settings.model else None)
     return Demo(
-        settings, net, softmax_net, digits, K, classes, twins, softmax, heads, depth, seconds
+        settings, net, softmax_net, digits, K, classes, twins, softmax, heads, depth, model, seconds
     )

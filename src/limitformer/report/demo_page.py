@@ -18,6 +18,7 @@ from limitformer.report.provenance import provenance
 from limitformer.report.section_classes import classification, doubt
 from limitformer.report.section_depth import depth
 from limitformer.report.section_heads import heads
+from limitformer.report.section_model import real_model
 from limitformer.report.section_softmax import softmax
 from limitformer.report.section_twins import twins
 
@@ -45,6 +46,7 @@ def demo_page(demo: Demo, command: str, date: datetime.datetime) -> str:
             softmax(demo),
             heads(demo),
             depth(demo),
+            *([real_model(demo)] if demo.settings.model else []),
             provenance(demo.settings, demo.seconds, command, date, str(demo.gram.nngp.dtype)),
         ],
         generator=GENERATOR,
