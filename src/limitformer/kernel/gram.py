@@ -92,30 +92,14 @@ def kernel(
     dtype = float_type(arrays, dtype)
     if y is None and y_mask is not None:
         raise ValueError("y_mask was given without y; pass y, or mask x with x_mask")
+    inputs = (net, x, y, x_mask, y_mask)
+    how = {"kinds": kinds, "key": key, "draws": draws, "each": each}
     if traced:
-        dtype = jax.dtypes.canonicalize_dtype(dtype)
-        return _kernel(
-            net, x, y, x_mask, y_mask, kinds, dtype, key, draws, None, None, None, None, True, each
-        )
+        return _kernel(*inputs, dtype=jax.dtypes.canonicalize_dtype(dtype), traced=True, **how)
     multiplied = preset(products, dtype, jax.default_backend())
+    how |= {"precision": precision, "products": multiplied, "memory": memory}
     with jax.enable_x64(True):
-        result = _kernel(
-            net,
-            x,
-            y,
-            x_mask,
-            y_mask,
-            kinds,
-            dtype,
-            key,
-            draws,
-            precision,
-            multiplied,
-            memory,
-            Progress.of(progress),
-            False,
-            each,
-        )
+        result = _kernel(*inputs, dtype=dtype, progress=Progress.of(progress), **how)
     return returned(result, dtype)
 
 
@@ -125,16 +109,17 @@ def _kernel(
     y,
     x_mask,
     y_mask,
+    *,
     kinds,
     dtype,
     key,
-    draws,
-    precision,
-    products,
-    memory,
-    progress,
-    traced,
-    each,
+    draws: int,
+    each: bool,
+    precision=None,
+    products: str = "highest",
+    memory=None,
+    progress=None,
+    traced: bool = False,
 ):
     net = cast(net, dtype)
     sx = streams_of(net, x, x_mask, "x", dtype=dtype, checked=not traced)
