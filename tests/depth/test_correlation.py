@@ -1,7 +1,9 @@
 """Correlation maps, their fixed points, and critical scales."""
 
+import jax
 import numpy as np
 import pytest
+import scipy.optimize
 
 import limitformer as lf
 from limitformer.depth import correlation_map, phase_diagram
@@ -126,3 +128,81 @@ def test_phase_diagram():
     assert found.values[2, 0] == pytest.approx(found.values[1, 1], rel=1e-12)
     with pytest.raises(ValueError, match="lists of numbers"):
         phase_diagram(build, X, 0.1, [1.0])
+
+
+def erf_by_hand(w, b):
+    """Variance at which Erf, Dense(w, b) settles on equal tokens, and the slope there."""
+    rise = lambda q: w**2 * 2 / np.pi * np.arcsin(2 * q / (1 + 2 * q)) + b**2 - q  # noqa: E731
+    q = scipy.optimize.brentq(rise, 1e-6, 10 * (w**2 + b**2))
+    return q, w**2 * 4 / np.pi / np.sqrt(1 + 4 * q)  # w^2 E[erf'(u)^2], u of variance q
+
+
+@pytest.mark.parametrize(("w", "b"), [(1.1, 0.3), (2.0, 0.5)])
+def test_settled_variance_by_hand(w, b):
+    found = correlation_map(lf.Serial(lf.Erf(), lf.Dense(w, b)), 3, settled=True)
+    q, slope = erf_by_hand(w, b)
+    top = found.fixed_points[-1]
+    assert top.c == 1 and top.variance == pytest.approx(q, rel=1e-9)
+    assert top.slope == pytest.approx(slope, rel=1e-4)
+    np.testing.assert_allclose(found.variance_after, found.variance, rtol=1e-9)
+    assert "variance" in str(found)
+
+
+def test_settled_fixed_points_are_those_of_both_maps():
+    """Iterating (q, c) ends in the point, and as fast as its slope says."""
+    block = lf.Serial(lf.Residual(LINEAR, branch=0.3), lf.Erf(), lf.Dense(3.0, 0.5))
+    found = correlation_map(block, 3, settled=True)
+    point, top = found.fixed_points
+    assert point.stable and point.c < 0.99 and top.c == 1 and not top.stable
+    q, c, far = 1.0, 0.3, []
+    for _ in range(24):
+        step = correlation_map(block, 3, q, [c])
+        q, c = step.variance_after[0], step.after[0]
+        far.append(np.hypot(np.log(q / point.variance), c - point.c))
+    assert far[-1] < 1e-3 * far[0]
+    assert far[-1] / far[-2] == pytest.approx(point.slope, rel=1e-3)
+
+
+def test_variances_that_do_not_settle():
+    with pytest.raises(ValueError, match="the variance grows from block to block"):
+        correlation_map(lf.Residual(LINEAR), 4, settled=True)
+    with pytest.raises(ValueError, match="the variance shrinks from block to block"):
+        correlation_map(lf.Serial(lf.Relu(), lf.Dense(1.0)), 4, settled=True)
+    with pytest.raises(ValueError, match="keeps every variance"):
+        correlation_map(lf.Serial(lf.Relu(), lf.Dense(2**0.5)), 4, settled=True)
+
+
+def by_branch(v):
+    return stack(v, 4)
+
+
+def by_post_norm_branch(v):
+    return stack(v, 4, "post")
+
+
+def by_scores(v):
+    block = lf.Residual(lf.LayerNorm(), lf.Attention(scale="linear", qk_std=v))
+    return lf.Serial(lf.Dense(), lf.Repeat(block, 4))
+
+
+def by_values(v):
+    block = lf.Residual(lf.LayerNorm(), lf.Attention(scale="linear", ov_std=v))
+    return lf.Serial(lf.Dense(), lf.Repeat(block, 4))
+
+
+@pytest.mark.slow
+@pytest.mark.twin
+@pytest.mark.parametrize(
+    ("build", "target"),
+    [(by_branch, 0.6), (by_post_norm_branch, 0.6), (by_scores, 0.5), (by_values, 0.4)],
+)
+def test_finite_networks_are_critical_there(build, target, key):
+    found = lf.critical(build, X, 0.05, 4.0, target=target)
+    profile = lf.depth_profile(build(found.value), X)
+    small, large = (
+        profile.with_twins(24, key=k, width=w, heads=2, head_width=w).twin
+        for k, w in zip(jax.random.split(key), (96, 192), strict=True)
+    )
+    limit = (2 * large.mean("cosine") - small.mean("cosine"))[-1]
+    error = np.hypot(2 * large.sem("cosine"), small.sem("cosine"))[-1]
+    assert abs(limit - target) < 5 * error and error < 0.05

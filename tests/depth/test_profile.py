@@ -7,6 +7,7 @@ import pytest
 import limitformer as lf
 from limitformer.depth.curves import METRICS
 from limitformer.depth.metrics import mean_cosine, relative_residual
+from limitformer.empirical import ntk
 
 X = np.random.default_rng(0).normal(size=(2, 4, 8))
 LINEAR = lf.Attention(scale="linear")
@@ -141,6 +142,58 @@ def test_twins_to_depth_64(name, key):
         for k, w in zip(jax.random.split(key), (512, 1024), strict=True)
     )
     _agree(small, large)
+
+
+@pytest.mark.slow
+@pytest.mark.twin
+def test_gradients_of_twins(key):
+    """Gradient-side quantities against empirical tangent kernels, extrapolated in 1/width."""
+    block = lf.Block(LINEAR, lf.Relu(), branch=0.7, w_std=1.2)
+    net = lf.Serial(lf.Dense(), lf.Repeat(block, 3), lf.Dense())
+    profile = lf.depth_profile(net, X[:1], ntk=True)
+    tokens = X.shape[1]
+
+    def measured(width, key):
+        found = []
+        for one in jax.random.split(key, 16):
+            sizes = {"width": width, "heads": 2, "head_width": width, "outputs": 8}
+            twin = net.twin(key=one, features=8, **sizes)
+            T = np.asarray(ntk(twin.apply, twin.params, X[:1].astype(np.float32)))[0, 0]
+            size = np.trace(T) / tokens / profile["variance"][-1]
+            found.append((size, mean_cosine(kernel=T)))
+        return np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / 4
+
+    (a, sa), (b, sb) = (
+        measured(w, k) for w, k in zip((48, 96), jax.random.split(key), strict=True)
+    )
+    wanted = np.array([profile["tangent_ratio"][-1], profile["tangent_cosine"][-1]])
+    error = np.hypot(sa, 2 * sb)
+    assert (np.abs(2 * b - a - wanted) < 5 * error).all() and (error < 0.2 * wanted).all()
+
+
+@pytest.mark.slow
+@pytest.mark.twin
+def test_finite_heads_to_depth_64(key):
+    """Scores that are drawn, not averaged: the law's mean and band against twins of two heads."""
+    block = lf.Residual(lf.LayerNorm(), lf.Attention(qk_std=1.5, heads=2), branch=0.7)
+    net = lf.Serial(lf.Dense(), lf.Repeat(block, 64))
+    keys = jax.random.split(key, 3)
+    law = lf.depth_profile(net, X[:1], draws=64).with_heads(key=keys[0], draws=400)
+    small, large = (
+        law.with_twins(n, key=k, width=w, heads=2, head_width=w // 4).twin
+        for n, k, w in ((24, keys[1], 512), (12, keys[2], 1024))
+    )
+    for metric in ("cosine", "residual"):
+        mean, (low, high) = law.heads.mean(metric), law.heads.band(metric, 0.9)
+        error = np.hypot(small.sem(metric), 2 * large.sem(metric))
+        error = np.hypot(error, law.heads.sem(metric)) + 1e-7
+        assert (np.abs(2 * large.mean(metric) - small.mean(metric) - mean) < 5 * error)[1:].all()
+        every = np.concatenate([small.values[metric], large.values[metric]])[:, 0]
+        inside = ((every >= low) & (every <= high))[:, 2:].mean(axis=0)
+        assert (inside > 0.9 - 5 * np.sqrt(0.09 / 36)).all()
+        # bands that are not bands of everything: networks spread as the law says, to the end
+        spread = np.log(every[:, 2:].std(axis=0) / law.heads.values[metric][:, 0, 2:].std(axis=0))
+        assert (np.abs(spread) < 5 / np.sqrt(2 * 36)).all()
 
 
 def test_table_verdict_and_bad_input(key):

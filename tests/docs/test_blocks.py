@@ -7,7 +7,8 @@ import jax
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("howto/*.md"))]
 
 
 @pytest.fixture(autouse=True)
@@ -17,15 +18,19 @@ def users_promotion():
         yield
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)
+
+
+@pytest.mark.parametrize("page", [*filter(blocks, PAGES)], ids=lambda page: page.name)
 def test_blocks_run(page: Path):
-    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)
     scope: dict = {}
-    for block in blocks:
+    for block in blocks(page):
         exec(compile(block, str(page), "exec"), scope)
 
 
 def test_links_lead_somewhere():
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+    pages = [*PAGES, *DOCS.glob("examples/*.md"), *DOCS.glob("api/*.md"), *DOCS.glob("notes/*.md")]
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from scipy.special import log_softmax, softmax
 
 from limitformer.gp.cross_entropy import flow
-from limitformer.gp.laplace import fit_softmax
+from limitformer.gp.laplace_mode import fit_softmax
 
 pytest.importorskip("diffrax")
 TIMES = [0.0, 0.1, 1.0, 5.0]

@@ -6,8 +6,8 @@ from scipy.integrate import quad
 from scipy.special import expit, log_expit, logsumexp, softmax
 
 from limitformer.gp.class_integrals import mean_sigmoid, mean_softmax
-from limitformer.gp.laplace import fit, fit_logistic, fit_softmax
 from limitformer.gp.laplace_amplitude import calibrate, fit_amplitude
+from limitformer.gp.laplace_mode import fit, fit_logistic, fit_softmax
 
 
 @pytest.fixture(autouse=True)

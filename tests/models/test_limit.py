@@ -40,6 +40,7 @@ SMALL = {
         "initializer_range": 0.1,
     },
 }
+SMALL["qwen3"] = SMALL["llama"] | {"model_type": "qwen3", "head_dim": 32, "initializer_range": 0.15}
 
 
 @pytest.mark.twin
@@ -66,6 +67,15 @@ def test_standard_deviations():
     assert float(attention.ov_std) == pytest.approx(0.02**2 * 256 / 4)
     assert attention.heads == 4
     assert attention.causal
+
+
+def test_normalised_queries_and_keys():
+    net = limit_of(SMALL["qwen3"] | {"rms_norm_eps": 0.72})
+    attention = next(leaf for _, leaf in leaves(net) if isinstance(leaf, lf.Attention))
+    assert float(attention.qk_std) == pytest.approx(0.8)  # 0.15^2 128 = 2.88 of 2.88 + 0.72
+    large = limit_of(SMALL["llama"] | {"initializer_range": 0.15})
+    attention = next(leaf for _, leaf in leaves(large) if isinstance(leaf, lf.Attention))
+    assert float(attention.qk_std) == pytest.approx(2.88)
 
 
 def test_images():
@@ -97,8 +107,7 @@ def test_models_and_configurations_are_read():
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        ("qwen3", "normalises queries and keys"),
-        ("albert", "shares weights between layers"),
+        ("xlnet", "no product of a kernel of queries and one of keys"),
         ("mamba", "unknown model_type 'mamba'; limits are known of bert"),
     ],
 )

@@ -56,7 +56,9 @@ def test_report(tmp_path):
     assert "Rank of tiny post" in page
     assert f"{found.paths.gap:.1e} relative" in page
     assert found.verdict.split(".")[0] in page
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 5
+    assert "The limit is not shown: the model has no configuration." in page
+    assert found.initial.values["cosine"].shape[0] == 4 and found.initial.estimated
     rank_report(tiny.model("post"), tiny.tokens(), out)  # its own page may be replaced
     out.write_text("a letter")
     with pytest.raises(FileExistsError, match="left alone"):
@@ -72,4 +74,12 @@ def test_verdict(scale, text):
     for s in model.sublayers:
         s.branch.W_Q[:], s.branch.b_Q[:], s.branch.b_V[:], s.branch.b_O[:] = 0, 0, 0, 0
         s.branch.W_O[:] *= scale
-    assert rank_report(model, tiny.tokens()).verdict.startswith(text)
+    verdict = rank_report(model, tiny.tokens()).verdict
+    assert verdict.startswith(text)
+    # queries are zero, so all maps are uniform
+    assert "6 of 6 heads attend nearly alike from all tokens (layer.head 0.0, 0.1" in verdict
+    if scale == 0:
+        assert (
+            "Paths through at most 0 of 3 attention layers give the output with an error of 0.0%"
+            in verdict
+        )

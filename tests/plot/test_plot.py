@@ -92,7 +92,7 @@ def test_a_missing_extra_says_the_command(monkeypatch):
     with pytest.raises(ModuleNotFoundError) as caught:
         plot.plot_gram(np.eye(2))
     assert str(caught.value) == (
-        'matplotlib is not installed. Run: pip install "limitformer[demo]"'
+        'matplotlib is not installed. Run: pip install "limitformer[plot]"'
     )
 
 

@@ -1,5 +1,7 @@
 """Feature maps of a kernel: exact where they must be, with an error that is measured honestly."""
 
+import os
+
 import jax
 import numpy as np
 import pytest
@@ -38,6 +40,19 @@ def test_all_inputs_inducing_is_exact_regression():
     new = X[:10] + 0.1
     exact = np.asarray(NET.kernel(new, X).nngp) @ np.linalg.solve(K + 1e-2 * np.eye(200), Y)
     np.testing.assert_allclose(found.predict(new), exact, atol=1e-7)
+
+
+def test_stored_kernels_of_inducing_inputs(tmp_path):
+    features = tiles.inducing(NET, X[:20])
+    K = lf.gram(NET, X, X[:20], kinds="nngp", store=tmp_path / "K", tile=70)
+    plain, stored = (tiles.ridge(features, x, Y, noise=1e-2) for x in (X, K.nngp))
+    np.testing.assert_allclose(stored.w, plain.w, rtol=1e-6, atol=1e-8 * np.abs(plain.w).max())
+    np.testing.assert_allclose(stored.predict(K.nngp), plain.predict(X), atol=1e-8)
+    os.remove(tmp_path / "K/nngp/c/1/0")
+    with pytest.raises(tiles.MissingTile):
+        tiles.ridge(features, K.nngp, Y, noise=1e-2)
+    with pytest.raises(ValueError, match=r"\(200, 20\) is not K\(x, z\) of these features"):
+        next(tiles.inducing(NET, X[:5]).blocks(K.nngp))
 
 
 def test_twin_features_come_closer_with_width(key):

@@ -9,6 +9,7 @@ import scipy.linalg
 import limitformer as lf
 from limitformer import tiles
 from limitformer.tiles import cholesky
+from limitformer.tiles.layout import Layout
 from limitformer.tiles.matrix import Held, Tiled
 from limitformer.tiles.nystrom import columns, nystrom
 
@@ -53,9 +54,14 @@ def test_stored_and_sorted(gram, K, method, one):
         assert found.logdet == pytest.approx(np.linalg.slogdet(K + np.diag(NOISE))[1], rel=1e-10)
 
 
-def test_disk_in_small_panels(smooth):
+@pytest.mark.parametrize("where", ["memory", "disk"])
+def test_small_panels(smooth, where):
     D = np.full(300, 1e-3)
-    factor = cholesky.OnDisk.of(Held(smooth), D, 2 * 8 * 300 * 100)
+    K = Held(smooth)
+    if where == "memory":
+        factor = cholesky.Factor.in_memory(K, D, width=100)
+    else:
+        factor = cholesky.Factor.on_disk(K, D, 2 * 8 * 300 * 100)
     assert len(factor.panels) > 2
     exact = scipy.linalg.cholesky(smooth + np.diag(D), lower=True)
     for start, panel in zip(factor.starts, factor.panels, strict=True):
@@ -64,7 +70,7 @@ def test_disk_in_small_panels(smooth):
     y = RNG.normal(size=300)
     gap = (smooth + np.diag(D)) @ factor.solve(y) - y
     factor.close()
-    assert not os.path.exists(factor.folder.name)
+    assert not factor.panels and (where == "memory" or not os.path.exists(factor.folder.name))
     assert np.linalg.norm(gap) < 1e-9 * np.linalg.norm(y)
 
 
@@ -140,6 +146,27 @@ def test_predictions_by_tiles(K):
         tiles.predict(NET, IDS, alpha[:7], new)
 
 
+@pytest.mark.slow
+def test_twenty_thousand_rows_on_several_threads():
+    """SciPy's own factorisation of this many rows ends the process."""
+    n = 20_000
+    v = RNG.normal(size=n) / np.sqrt(n)
+
+    class Lazy(Held):
+        layout = Layout(n, n, 1000, True)
+        shape = (n, n)
+
+        def tile(self, i, j):
+            rows, cols = self.layout.row(i), self.layout.col(j)
+            return np.outer(v[rows], v[cols])
+
+    factor = cholesky.Factor.in_memory(Lazy(v), np.full(n, 2.0))
+    B = RNG.normal(size=(n, 2))
+    exact = (B - np.outer(v, v @ B) / (2.0 + v @ v)) / 2.0
+    np.testing.assert_allclose(factor.solve(B), exact, atol=1e-12)
+    assert factor.logdet == pytest.approx(n * np.log(2.0) + np.log1p(v @ v / 2.0), rel=1e-12)
+
+
 def test_what_is_refused(gram, smooth, tmp_path):
     with pytest.raises(ValueError, match="needs noise above 0"):
         tiles.solve(smooth, np.ones(300), noise=0.0, method="cg")
@@ -170,6 +197,64 @@ def test_products_on_workers(gram, K):
     np.testing.assert_allclose(found.alpha, exact, rtol=1e-6, atol=1e-8 * np.abs(exact).max())
 
 
+def test_log_determinant_evidence_and_predictions_on_workers(gram, K, tmp_path):
+    """The same numbers as here: sums of the same tiles, in another order."""
+    options = {"noise": NOISE, "rank": 20, "steps": 20}
+    alpha, new = RNG.normal(size=(N, 2)), IDS[5:12]
+    with _pool() as pool:
+        for call in (
+            lambda **o: tiles.log_determinant(gram.nngp, **options, **o),
+            lambda **o: tiles.evidence(gram.nngp, Y, method="cg", **options, **o),
+        ):
+            here, there = call(), call(scheduler=pool)
+            assert there.value == pytest.approx(here.value, rel=1e-9) and there.sem > 0
+        mean = tiles.predict(NET, IDS, alpha, new, scheduler=pool, store=tmp_path / "new", tile=20)
+        with pytest.raises(ValueError, match="scheduler= needs store="):
+            tiles.predict(NET, IDS, alpha, new, scheduler=pool)
+    np.testing.assert_allclose(mean, K[5:12] @ alpha, rtol=1e-9)
+    assert tiles.status(tmp_path / "new").complete
+
+
+@pytest.mark.parametrize("method", ["cholesky", "disk", "cg"])
+@pytest.mark.parametrize("stored", [False, True])
+def test_variances(gram, K, method, stored, tmp_path):
+    new = [IDS[3], [1, 2, 3, 4, 5, 6, 7, 8], [8, 8], IDS[50], [0, 4, 4]]
+    every = np.asarray(lf.gram(NET, [*IDS, *new], kinds="nngp").nngp)
+    k, own = every[N:, :N], np.diagonal(every)[N:]
+    exact = own - np.sum(k * np.linalg.solve(K + np.diag(NOISE), k.T).T, axis=1)
+    with _pool() as pool:
+        place = {"store": tmp_path / "new", "scheduler": pool} if stored else {}
+        found = tiles.variance(
+            NET, IDS, gram.nngp, new, noise=NOISE, batch=20, method=method, tolerance=1e-10, **place
+        )
+    bound = found.residual * np.square(k).sum(axis=1).max() / NOISE.min()
+    np.testing.assert_allclose(found.value, exact, atol=bound + 1e-12 * own.max())
+    assert found.residual <= 1e-10 and found.method == method and (found.value > 0).all()
+
+
+def test_variances_are_those_of_the_posterior():
+    x, new = RNG.normal(size=(30, 4)), RNG.normal(size=(7, 4))
+    net = lf.Serial(lf.Dense(1.3, 0.2), lf.Relu(), lf.Dense())
+    for kind, name in (("nngp", "nngp"), ("ntk", "ntkgp")):
+        posterior = lf.condition(net, x, np.ones(30), noise=1e-2, kind=name)
+        K = getattr(lf.gram(net, x), kind)
+        found = tiles.variance(net, x, K, new, kind=kind, noise=1e-2, batch=3)
+        np.testing.assert_allclose(found.value, posterior.predict(new, cov="diag").cov, rtol=1e-6)
+
+
+def test_variances_of_what_is_refused(gram):
+    with pytest.raises(ValueError, match=r"K has shape \(60, 60\), but x has 3 inputs"):
+        tiles.variance(NET, IDS[:3], gram.nngp, IDS)
+    with pytest.raises(ValueError, match="batch=0: solve for at least one"):
+        tiles.variance(NET, IDS, gram.nngp, IDS, batch=0)
+    drawn = lf.Serial(lf.Attention(), lf.MeanPool())
+    x = np.ones((2, 2, 2))
+    with pytest.raises(ValueError, match=r"keep it: variance\(..., store="):
+        tiles.variance(drawn, x, np.eye(2), x)
+    with pytest.raises(ValueError, match=r"keep it: predict\(..., store="):
+        tiles.predict(drawn, x, np.ones(2), x)
+
+
 @pytest.mark.parametrize("method", ["cholesky", "disk", "cg"])
 def test_missing_tile_is_an_error(method, tmp_path):
     gram = lf.gram(NET, IDS, kinds="nngp", store=tmp_path / "K", tile=20)
@@ -178,4 +263,6 @@ def test_missing_tile_is_an_error(method, tmp_path):
         tiles.solve(gram.nngp, Y, method=method)
     with pytest.raises(tiles.MissingTile):
         tiles.log_determinant(gram.nngp)
+    with pytest.raises(tiles.MissingTile):
+        tiles.variance(NET, IDS, gram.nngp, IDS[:2], method=method)
     assert isinstance(gram.nngp, Tiled)

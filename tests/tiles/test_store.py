@@ -3,6 +3,7 @@
 import json
 import os
 
+import fsspec
 import numpy as np
 import pytest
 
@@ -69,6 +70,30 @@ def test_other_things_are_not_overwritten(tmp_path):
         Location.of(3)
 
 
+def test_addresses_of_this_machine_are_folders(tmp_path):
+    """Folders have atomic writes and are searched for links, whatever they are called."""
+    for scheme in ("file", "local"):
+        location = Location.of(f"{scheme}://{tmp_path}/K")
+        assert location.local and location.url == f"{tmp_path}/K"
+    assert not Location.of("memory://K/").local and Location.of("memory://K/").url == "memory://K"
+
+
+def test_remote_store_with_missing_and_damaged_tiles(tmp_path):
+    url = f"memory://{tmp_path.name}/K"
+    before = np.asarray(lf.gram(NET, X, kinds="nngp", store=url, tile=4).nngp)
+    files, root = fsspec.url_to_fs(url)
+    data = bytearray(files.cat_file(f"{root}/nngp/c/2/0"))
+    data[9] ^= 16
+    files.pipe_file(f"{root}/nngp/c/2/0", bytes(data))
+    files.rm_file(f"{root}/nngp/c/1/1")
+    found = tiles.verify(url)
+    assert found.missing == ((1, 1),) and found.damaged == ((2, 0),)
+    with pytest.raises(tiles.MissingTile, match=r"the first is \(1, 1\)"):
+        tiles.solve(tiles.Tiled(open_store(url), "nngp"), np.ones(12))
+    assert np.array_equal(np.asarray(tiles.resume(url).nngp), before)
+    assert tiles.verify(url).sound
+
+
 def test_other_format(path):
     edit(path / "zarr.json", lambda a: a["attributes"]["limitformer"].update(format=99))
     with pytest.raises(ValueError, match="has format 99, this version reads 1"):
@@ -82,11 +107,46 @@ def test_network_in_the_manifest_is_data(path):
         tiles.verify(path)
 
 
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("kinds", lambda a: a.update(kinds=["../../outside"])),
+        ("inputs", lambda a: a["inputs"].update(x=["../../outside/array0"])),
+        ("inputs", lambda a: a["inputs"].update({"../y": ["array0"]})),
+        ("data", lambda a: a["data"].update(x="../0")),
+        ("tiles", lambda a: a["tiles"].update(tile=0)),
+        ("tiles", lambda a: a["tiles"].update(n="12")),
+        ("dtype", lambda a: a.update(dtype="object")),
+        ("draws", lambda a: a.update(draws=-1)),
+    ],
+)
+def test_manifest_of_another_form_is_refused(path, field, change):
+    edit(path / "zarr.json", lambda a: change(a["attributes"]["limitformer"]))
+    for call in (tiles.status, tiles.verify, tiles.resume, tiles.open_gram):
+        with pytest.raises(ValueError, match=f"is not one that limitformer wrote: {field} is"):
+            call(path)
+
+
+def test_nothing_outside_is_read_or_written(path, tmp_path):
+    """A run in a store that someone changed touches no file beside it."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "zarr.json").write_text((path / "x/array0/zarr.json").read_text())
+    edit(
+        path / "zarr.json",
+        lambda a: a["attributes"]["limitformer"]["inputs"].update(x=["../../outside"]),
+    )
+    before = sorted(outside.rglob("*"))
+    with pytest.raises(ValueError, match="inputs is"):
+        tiles.resume(path)
+    assert sorted(outside.rglob("*")) == before
+
+
 def test_manifest_says_everything(path):
     about = open_store(path).manifest
     assert set(about) == {
         "format", "network", "kinds", "dtype", "precision", "key", "draws", "data", "inputs",
-        "tiles", "versions", "revision",
+        "tiles", "versions", "revision", "engine",
     }  # fmt: skip
     assert lf.files.loads(about["network"]) == NET
     assert {"limitformer", "jax", "jaxlib", "numpy", "python", "equinox"} == set(about["versions"])

@@ -5,13 +5,37 @@ import shlex
 import sys
 import time
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from limitformer.cli.command import command
 from limitformer.cli.progress import StepProgress
+from limitformer.cli.shell import Shell
 from limitformer.cli.table import text_table
 from limitformer.extras import optional
 from limitformer.report.files import check_target, write_report
 
 FILE = "report.html"
+
+Folder = Annotated[
+    Path, typer.Option("--out", metavar="FOLDER", help="Of the report, made if it is not there.")
+]
+Quick = Annotated[bool, typer.Option("--quick", help="Fewer images, widths and networks.")]
+
+
+def add(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app, "demo", "limitformer demo --quick")(run_demo)
+
+
+def run_demo(shell: Shell, out: Folder = Path("demo"), quick: Quick = False) -> dict:
+    """Make a report on digits: kernels, classes, finite twins, heads, depth.
+
+    A small vision transformer on scikit-learn's digits, in one self-contained HTML file; about
+    two minutes on two cores.
+    """
+    return _demo(shell, out, quick)
 
 
 def demo(out: Path, quick: bool = False, settings=None, run=None) -> int:
@@ -26,31 +50,65 @@ def demo(out: Path, quick: bool = False, settings=None, run=None) -> int:
     Returns:
         The exit status: 0, or 1 if the report could not be written or a package is missing.
     """
-    start = time.perf_counter()
-    path = out / FILE
     try:
-        # What can fail without any work fails first.
-        optional("matplotlib.figure")
-        optional("sklearn.datasets")
-        from limitformer.report import demo as steps
-        from limitformer.report.demo_page import GENERATOR, demo_page
-
-        check_target(path, GENERATOR)
-        settings = settings or (steps.QUICK if quick else steps.Settings())
-        progress = StepProgress(steps.STEPS)
-        try:
-            result = (run or steps.run)(settings, progress)
-        finally:
-            progress.close()
-        page = demo_page(result, _command(out, quick), datetime.datetime.now().astimezone())
-        write_report(path, page, GENERATOR)
+        _demo(Shell("demo"), out, quick, settings, run)
     except (OSError, ModuleNotFoundError) as error:
         print(f"limitformer demo: {error}", file=sys.stderr)
         return 1
-    print(_tables(result))
-    print(f"\n{path.resolve().as_uri()}")
-    print(f"One page, {len(page.encode()) / 1e6:.1f} MB, {time.perf_counter() - start:.0f} s.")
     return 0
+
+
+def _demo(shell: Shell, out: Path, quick: bool, settings=None, run=None) -> dict:
+    start = time.perf_counter()
+    path = out / FILE
+    # What can fail without any work fails first.
+    optional("matplotlib.figure")
+    optional("sklearn.datasets")
+    from limitformer.report import demo as steps
+    from limitformer.report.demo_page import GENERATOR, demo_page
+
+    check_target(path, GENERATOR)
+    settings = settings or (steps.QUICK if quick else steps.Settings())
+    progress = StepProgress(steps.STEPS)
+    try:
+        result = (run or steps.run)(settings, progress)
+    finally:
+        progress.close()
+    page = demo_page(result, _command(out, quick), datetime.datetime.now().astimezone())
+    write_report(path, page, GENERATOR)
+    shell.print(_tables(result), f"\n{path.resolve().as_uri()}")
+    shell.print(
+        f"One page, {len(page.encode()) / 1e6:.1f} MB, {time.perf_counter() - start:.0f} s."
+    )
+    return _numbers(result) | {"out": str(path)}
+
+
+def _numbers(result) -> dict:
+    """The numbers of the tables."""
+    from limitformer.report.convergence import KINDS
+
+    return {
+        "settings": result.settings,
+        "seconds": result.seconds,
+        "classes": {
+            name: {
+                "ridge": r.ridge,
+                "loo_accuracy": r.loo_accuracy,
+                "accuracy": r.accuracy,
+                "accuracy_sem": r.accuracy_sem,
+            }
+            for name, r in result.classified.items()
+        },
+        "twins": [
+            {
+                "width": w.width,
+                "networks": len(w.errors["nngp"]),
+                **{k: {"error": w.mean(k), "error_sem": w.sem(k)} for k in KINDS},
+            }
+            for w in result.convergence.widths
+        ],
+        "slopes": {kind: result.convergence.slope(kind) for kind in KINDS},
+    }
 
 
 def _command(out: Path, quick: bool) -> str:

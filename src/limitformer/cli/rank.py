@@ -1,50 +1,53 @@
 """`limitformer rank`: does a checkpoint lose rank with depth, and which paths carry its output?"""
 
-import argparse
-import sys
 from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from limitformer.cli.command import command
+from limitformer.cli.shell import Shell
+
+Model = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", help="Folder with config.json, safetensors, tokenizer.json."),
+]
+Text = Annotated[Path, typer.Option("--text", metavar="FILE", help="UTF-8 text to run.")]
+Tokens = Annotated[
+    int | None, typer.Option("--tokens", metavar="N", help="Use the first N tokens of the text.")
+]
+Page = Annotated[Path, typer.Option("--out", metavar="FILE", help="The report.")]
+_METRICS = ("residual", "cosine", "effective_rank")
 
 
-def add(commands) -> None:
-    """Add the command to the parser's commands."""
-    text = "collapse, attention maps and paths of a checkpoint, in one HTML report"
-    rank = commands.add_parser(
-        "rank",
-        help=text,
-        description=f"Show {text}. Example: limitformer rank MiniLM --text abstract.txt",
-    )
-    rank.add_argument(
-        "model", type=Path, help="folder with config.json, safetensors and tokenizer.json"
-    )
-    rank.add_argument("--text", type=Path, required=True, metavar="FILE", help="UTF-8 text to run")
-    rank.add_argument(
-        "--tokens", type=int, default=None, metavar="N", help="use the first N tokens of the text"
-    )
-    rank.add_argument(
-        "--out", type=Path, default=Path("rank.html"), metavar="FILE", help="default: rank.html"
-    )
-    rank.set_defaults(run=run)
+def add(app: typer.Typer) -> None:
+    """Add the command."""
+    example = "limitformer rank MiniLM --text abstract.txt --tokens 12"
+    command(app, "rank", example)(rank)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Analyse, print the verdict, write the page; 1 after an error that was explained."""
-    try:
-        from limitformer import models
-        from limitformer.models.rank import rank_report
+def rank(
+    shell: Shell, model: Model, text: Text, tokens: Tokens = None, out: Page = Path("rank.html")
+) -> dict:
+    """Show collapse, attention maps and paths of a checkpoint, in one HTML report."""
+    from limitformer import models
+    from limitformer.models.rank import rank_report
 
-        text = arguments.text.read_text(encoding="utf-8")
-        model = models.load(arguments.model)
-        if model.tokenize is None:
-            raise ValueError(f"{arguments.model} has no tokenizer.json, which --text needs")
-        ids = model.tokenize(text)
-        if arguments.tokens is not None:
-            if arguments.tokens < 2:
-                raise ValueError(f"--tokens {arguments.tokens}: collapse needs at least two tokens")
-            ids = ids[: arguments.tokens]
-        found = rank_report(model, ids, arguments.out)
-    except (OSError, ValueError, TypeError, ModuleNotFoundError) as error:
-        print(f"limitformer rank: {error}", file=sys.stderr)
-        return 1
-    print(found.verdict)
-    print(f"\n{arguments.out.resolve().as_uri()}")
-    return 0
+    words = text.read_text(encoding="utf-8")
+    loaded = models.load(model)
+    if loaded.tokenize is None:
+        raise ValueError(f"{model} has no tokenizer.json, which --text needs")
+    ids = loaded.tokenize(words)
+    if tokens is not None:
+        if tokens < 2:
+            raise ValueError(f"--tokens {tokens}: collapse needs at least two tokens")
+        ids = ids[:tokens]
+    found = rank_report(loaded, ids, out)
+    shell.print(found.verdict, f"\n{out.resolve().as_uri()}")
+    return {
+        "verdict": found.verdict,
+        "layers": {metric: found.trained.mean(metric) for metric in _METRICS},
+        "layers_at_initialisation": {metric: found.initial.mean(metric) for metric in _METRICS},
+        "layers_of_the_limit": found.limit,
+        "out": str(out),
+    }

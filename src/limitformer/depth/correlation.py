@@ -24,6 +24,7 @@ from ..kernel.state import Cross, Facts, Marginal
 from ..layers.attention import inf
 from ..layers.base import Layer, leaves
 from ..scores.replicates import draws_each, replicate_keys
+from .settle import settled as settled_at
 
 _NEAR_ONE = 1e-5  # 1 - c at which slopes at c = 1 are taken
 _ALIKE = 1e-8
@@ -36,12 +37,15 @@ class FixedPoint:
 
     Attributes:
         c: the correlation.
-        slope: dc'/dc there, the rate: c_l - c shrinks by it in every block.
+        slope: dc'/dc there, the rate: c_l - c shrinks by it in every block. Of a settled map at
+            c < 1, where q and c change together, the larger eigenvalue of the Jacobian.
+        variance: q there.
         xi: depth scale 1 / |log slope|, the blocks in which a deviation changes by e.
     """
 
     c: float
     slope: float
+    variance: float
 
     @property
     def stable(self) -> bool:
@@ -62,7 +66,7 @@ class CorrelationMap:
         c: `(points,)` correlations entering the block.
         after: `(points,)` correlations leaving it.
         sem: `(points,)` their standard errors; None where they are exact.
-        variance: q, entering the block.
+        variance: `(points,)` q, entering the block.
         variance_after: `(points,)` leaving it; iterating the map as it is means q' = q.
         fixed_points: lowest first.
         tokens: S.
@@ -71,16 +75,16 @@ class CorrelationMap:
     c: Float[np.ndarray, " points"]
     after: Float[np.ndarray, " points"]
     sem: Float[np.ndarray, " points"] | None
-    variance: float
+    variance: Float[np.ndarray, " points"]
     variance_after: Float[np.ndarray, " points"]
     fixed_points: tuple[FixedPoint, ...]
     tokens: int
 
     def __str__(self) -> str:
-        lines = [f"{'fixed point':>12} {'slope':>9} {'depth scale':>12}"]
+        lines = [f"{'fixed point':>12} {'variance':>9} {'slope':>9} {'depth scale':>12}"]
         for p in self.fixed_points:
             kind = "stable" if p.stable else "unstable"
-            lines.append(f"{p.c:12.6g} {p.slope:9.4g} {p.xi:12.4g}  {kind}")
+            lines.append(f"{p.c:12.6g} {p.variance:9.4g} {p.slope:9.4g} {p.xi:12.4g}  {kind}")
         return "\n".join(lines)
 
 
@@ -90,6 +94,7 @@ def correlation_map(
     variance: float = 1.0,
     c=None,
     *,
+    settled: bool = False,
     key=None,
     draws: int = DRAWS,
 ) -> CorrelationMap:
@@ -104,13 +109,16 @@ def correlation_map(
         block: any part of a network that treats tokens alike; channels entering it are Gaussian
             with mean zero, as after a Dense layer.
         tokens: S.
-        variance: q. Without norms, or with skips before a norm, q' differs from q and the map
-            changes from block to block; `lf.depth_profile` follows both.
+        variance: q. Without a norm at its end the block changes q, and the map changes from block
+            to block.
+        settled: take for every c the variance that the block keeps, q'(q, c) = q, the first that is
+            met from `variance`. The map's fixed points are then those of (q, c) -> (q', c').
         c: correlations, 33 between -1/(S - 1) and 1 by default.
         key, draws: as in `lf.depth_profile`.
 
     Raises:
-        ValueError: a block that does not treat tokens alike, or bad correlations.
+        ValueError: a block that does not treat tokens alike, bad correlations, or a variance that
+            settles nowhere.
 
     Example:
         >>> import limitformer as lf
@@ -137,31 +145,44 @@ def correlation_map(
         network = Network(cast(limit, np.dtype(float)), *needs_of(limit, all_of_it=True), False)
         network = dataclasses.replace(network, pull=False)
 
-        def at(values) -> tuple[np.ndarray, np.ndarray]:
+        def at(c, q) -> tuple[np.ndarray, np.ndarray]:
             """c' and q' of every replicate."""
-            K = np.asarray(_through(network, np.asarray(values), variance, tokens, keys, each))
+            K = np.asarray(_through(network, np.asarray(c), np.asarray(q), tokens, keys, each))
             _check_alike(K)
             return _correlations(K)
 
-        after, q = at(points)
+        def q_of(c) -> np.ndarray:
+            """The variance at which the map is taken."""
+            start = np.full(len(c), float(variance))
+            if not settled:
+                return start
+
+            def rise(log_q):
+                return np.log(at(c, np.exp(log_q))[1].mean(axis=0)) - log_q
+
+            return np.exp(settled_at(rise, np.log(start)))
+
+        q = q_of(points)
+        after, q_after = at(points, q)
         sem = after.std(axis=0, ddof=1) / np.sqrt(len(keys)) if estimated else None
-        fixed = _fixed_points(lambda v: at(v)[0].mean(axis=0), points, after.mean(axis=0), sem)
-    return CorrelationMap(points, after.mean(axis=0), sem, variance, q.mean(axis=0), fixed, tokens)
+        mean = lambda c, q: [v.mean(axis=0) for v in at(c, q)]  # noqa: E731
+        fixed = _fixed_points(mean, q_of, points, after.mean(axis=0), settled)
+    return CorrelationMap(points, after.mean(axis=0), sem, q, q_after.mean(axis=0), fixed, tokens)
 
 
 @eqx.filter_jit
-def _through(network: Network, c, variance, S: int, keys, draws: int):
-    """K' for every key and correlation, `(keys, points, S, S)`."""
+def _through(network: Network, c, q, S: int, keys, draws: int):
+    """K' for every key, correlation and its variance, `(keys, points, S, S)`."""
 
-    def one(key, c):
-        K = variance * ((1 - c) * jnp.eye(S) + c)[None]
+    def one(key, c, q):
+        K = q * ((1 - c) * jnp.eye(S) + c)[None]
         facts = Facts((S,), gaussian=True, sources=frozenset({("input", ())}))
         x = Marginal(facts, jnp.ones(1), K, index=jnp.arange(1))
         run = JointRun(network.options(key, draws))
         state: Any = run(network.net, Joint(x, None, Cross(K[None])), "net")
         return state.k.K[0, 0]
 
-    pairs = (jnp.repeat(keys, len(c)), jnp.tile(c, len(keys)))
+    pairs = (jnp.repeat(keys, len(c)), jnp.tile(c, len(keys)), jnp.tile(q, len(keys)))
     with jax.default_matmul_precision("highest"):
         flat = jax.lax.map(lambda p: one(*p), pairs, batch_size=16)
     return flat.reshape(len(keys), len(c), *flat.shape[1:])
@@ -171,7 +192,7 @@ def _correlations(K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean correlation and mean variance of token kernels."""
     S = K.shape[-1]
     q = np.trace(K, axis1=-2, axis2=-1) / S
-    return (K.sum(axis=(-2, -1)) - S * q) / (S * (S - 1) * q), q
+    return np.minimum((K.sum(axis=(-2, -1)) - S * q) / (S * (S - 1) * q), 1.0), q
 
 
 def _check_alike(K: np.ndarray) -> None:
@@ -188,20 +209,46 @@ def _check_alike(K: np.ndarray) -> None:
         )
 
 
-def _fixed_points(f, c: np.ndarray, after: np.ndarray, sem) -> tuple[FixedPoint, ...]:
+def _fixed_points(f, q_of, c: np.ndarray, after: np.ndarray, settled) -> tuple[FixedPoint, ...]:
     """Sign changes of c' - c, and c = 1."""
     gap = after - c
     inside = c < 1 - _NEAR_ONE
-    found = []
-    for i in np.flatnonzero(inside[:-1] & inside[1:] & (gap[:-1] * gap[1:] < 0)):
-        at = scipy.optimize.brentq(lambda v: float(f(np.array([v]))[0] - v), c[i], c[i + 1])
-        found.append(at)
     points = []
-    for at in found:
-        step = 1e-4 * min(1.0, 1 - at)
-        low, high = f(np.array([at - step, at + step]))
-        points.append(FixedPoint(float(at), float((high - low) / (2 * step))))
-    top, near = f(np.array([1.0, 1 - _NEAR_ONE]))
+
+    def crossing(v: float) -> float:
+        one = np.array([v])
+        return float(f(one, q_of(one))[0][0] - v)
+
+    for i in np.flatnonzero(inside[:-1] & inside[1:] & (gap[:-1] * gap[1:] < 0)):
+        root: Any = scipy.optimize.brentq(crossing, c[i], c[i + 1])
+        at = float(root)
+        q = float(q_of(np.array([at]))[0])
+        points.append(FixedPoint(at, _slope(f, at, q, settled), q))
+    ends = np.array([1.0, 1 - _NEAR_ONE])
+    q = float(q_of(ends[:1])[0])
+    top, near = f(ends, np.full(2, q))[0]
     if abs(top - 1) < _ALIKE:
-        points.append(FixedPoint(1.0, float((1 - near) / _NEAR_ONE)))
+        points.append(FixedPoint(1.0, float((1 - near) / _NEAR_ONE), q))
     return tuple(points)
+
+
+def _slope(f, c: float, q: float, settled: bool) -> float:
+    """dc'/dc, or the larger eigenvalue of d(log q', c') / d(log q, c)."""
+    step = 1e-4 * min(1.0, 1 - c)
+    grow = np.exp(np.array([-1e-4, 1e-4]))
+    cs = np.array([c - step, c + step, c, c])
+    after, q_after = f(cs, q * np.array([1.0, 1.0, *grow]))
+    by_c = (after[1] - after[0]) / (2 * step)
+    if not settled:
+        return float(by_c)
+    log_q = np.log(q_after)
+    J = np.array(
+        [
+            [(log_q[3] - log_q[2]) / 2e-4, (log_q[1] - log_q[0]) / (2 * step)],
+            [(after[3] - after[2]) / 2e-4, by_c],
+        ]
+    )
+    values = np.linalg.eigvals(J)
+    largest = values[np.argmax(np.abs(values))]
+    # a pair of complex eigenvalues turns as it shrinks; its rate is their modulus
+    return float(largest.real if largest.imag == 0 else abs(largest))

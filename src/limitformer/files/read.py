@@ -35,16 +35,31 @@ def load(path: str | os.PathLike[str], *, types: Iterable[Any] = ()) -> Layer:
     Raises:
         NetworkFileError: with file name, line, place in the network and what was expected.
     """
+    return loads(text_of(path), file=str(path), types=types)
+
+
+def text_of(path: str | os.PathLike[str]) -> str:
+    """The text of a UTF-8 file, or a `NetworkFileError` with the line that is not."""
     data = Path(path).read_bytes()
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise NetworkFileError(
             f"this is not UTF-8 text (byte {data[error.start]:#04x}); save the file as UTF-8",
             file=str(path),
             line=data.count(b"\n", 0, error.start) + 1,
         ) from None
-    return loads(text, file=str(path), types=types)
+
+
+def tables_of(text: str, file: str) -> dict[str, Any]:
+    """The tables of TOML text, or a `NetworkFileError` with the line that is not TOML."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message, line = _where_not_toml(str(error), text)
+        raise NetworkFileError(f"this is not TOML: {message}", file=file, line=line) from None
+    except RecursionError:
+        raise NetworkFileError("tables and lists are nested too deep", file=file) from None
 
 
 def loads(text: str, *, file: str = "<text>", types: Iterable[Any] = ()) -> Layer:
@@ -63,14 +78,8 @@ def loads(text: str, *, file: str = "<text>", types: Iterable[Any] = ()) -> Laye
         >>> one_line(loads('limitformer = 1\\n[[layers]]\\ntype = "Dense"\\nw_std = 1.5'))
         'Serial(Dense(1.5))'
     """
-    try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        message, line = _where_not_toml(str(error), text)
-        raise NetworkFileError(f"this is not TOML: {message}", file=file, line=line) from None
-    except RecursionError:
-        raise NetworkFileError("tables and lists are nested too deep", file=file) from None
-    return _Reader(kinds(tuple(types)), file, text).network(tables)
+    tables = tables_of(text, file)
+    return Reader(kinds(tuple(types)), file, text).network(tables)
 
 
 def from_dict(tables: Mapping[str, Any], *, types: Iterable[Any] = ()) -> Layer:
@@ -90,7 +99,7 @@ def from_dict(tables: Mapping[str, Any], *, types: Iterable[Any] = ()) -> Layer:
     """
     if not isinstance(tables, Mapping):
         raise TypeError(f"expected a dictionary as to_dict gives it, got {tables!r}")
-    return _Reader(kinds(tuple(types)), None, None).network(tables)
+    return Reader(kinds(tuple(types)), None, None).network(tables)
 
 
 def _where_not_toml(message: str, text: str) -> tuple[str, int]:
@@ -100,7 +109,9 @@ def _where_not_toml(message: str, text: str) -> tuple[str, int]:
     return f"{message[: place.start()]} (column {place[2]})", int(place[1])
 
 
-class _Reader:
+class Reader:
+    """Makes layers of tables; `fail` raises with the line of a place in the text."""
+
     def __init__(self, known: dict[str, Kind], file: str | None, text: str | None):
         self.known, self.file, self.text = known, file, text
 
@@ -117,6 +128,13 @@ class _Reader:
         raise NetworkFileError(message, file=self.file, line=line, path=path_text(path))
 
     def network(self, tables: Mapping[str, Any]) -> Layer:
+        """The network of a whole document; that of an experiment is its table `network`."""
+        rest = self.checked_version(tables)
+        inline = isinstance(rest.get("network"), Mapping) and "layers" not in rest
+        return self.whole(rest["network"], ("network",)) if inline else self.whole(rest, ())
+
+    def checked_version(self, tables: Mapping[str, Any]) -> dict[str, Any]:
+        """The tables without the version of the format, which must be this one."""
         rest = dict(tables)
         if "limitformer" not in rest:
             self.fail((), f"expected the version of the format first: limitformer = {FORMAT}")
@@ -127,14 +145,20 @@ class _Reader:
                 f"the format is {version!r}, but this limitformer reads {FORMAT}; pip install -U "
                 "limitformer gives the newest",
             )
+        return rest
+
+    def whole(self, rest: Mapping[str, Any], path: tuple) -> Layer:
+        """The network of the tables at a place."""
         if "type" not in rest and "layers" not in rest:
-            self.fail((), 'expected layers: [[layers]], then type = "Dense" and so on')
+            name = path_text((*path, "layers"))
+            self.fail(path, f'expected layers: [[{name}]], then type = "Dense" and so on')
         try:
-            net = self.layer({"type": "Serial", **rest}, ())
+            net = self.layer({"type": "Serial", **rest}, path)
         except RecursionError:
-            self.fail((), "layers are nested too deep")
+            self.fail(path, "layers are nested too deep")
         if not isinstance(net, Layer):
-            self.fail((), f"{type(net).__name__} belongs into a layer and is not a network itself")
+            name = type(net).__name__
+            self.fail(path, f"{name} belongs into a layer and is not a network itself")
         return net
 
     def layer(self, table: Mapping[str, Any], path: tuple) -> Any:

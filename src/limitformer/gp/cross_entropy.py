@@ -104,7 +104,8 @@ def flow(
 
     f_X and a are integrated together (one product with T each time), so that the tolerances hold
     for both. Every class has the same kernel T. As t grows without noise, separable training
-    logits diverge; with noise they tend to the mode of `laplace.fit_softmax(T / noise, labels)`.
+    logits diverge; with noise they tend to the mode of
+    `laplace_mode.fit_softmax(T / noise, labels)`.
 
     Args:
         T: NTK of the training inputs.
@@ -230,7 +231,7 @@ def _check(T: np.ndarray, Y: np.ndarray, t: np.ndarray, noise: float) -> None:
     if t.ndim != 1 or not len(t) or not np.all(np.isfinite(t)) or t.min() < 0:
         raise ValueError(
             f"times={t.tolist()} should be a list of finite numbers >= 0. At infinity, with noise: "
-            "laplace.fit_softmax(T / noise, labels).mode."
+            "laplace_mode.fit_softmax(T / noise, labels).mode."
         )
     if not (np.isfinite(noise) and noise >= 0):
         raise ValueError(f"noise={noise} is a variance and should be a finite number >= 0.")

@@ -6,8 +6,9 @@ import dataclasses
 
 import numpy as np
 from jaxtyping import Array, Float, Num
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_solve
 
+from .cholesky import cholesky
 from .spectrum import checked_gram, checked_targets
 
 
@@ -73,9 +74,10 @@ def solved(K: np.ndarray, Y: np.ndarray, noise: float) -> tuple[np.ndarray, np.n
     """A Y and the diagonal of A = (K + noise I)^{-1}."""
     if not (np.isfinite(noise) and noise >= 0):
         raise ValueError(f"noise={noise} is a variance; give a finite number, 0 or more")
-    A = K + noise * np.eye(len(K))
+    A = np.array(K.T, dtype=np.float64, order="F")
+    A[np.diag_indices_from(A)] += noise
     try:
-        factor = cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
+        factor = cholesky(A), True
     except LinAlgError:
         raise ValueError(
             f"K + noise I of {len(K)} points is not positive definite with noise {noise:g}; use "

@@ -11,6 +11,8 @@ from scipy import linalg
 from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr, logsumexp
 
+from .cholesky import cholesky
+
 lapack: Any = linalg.lapack  # names that scipy's stubs do not list
 NODES = 64  # of Gauss-Hermite quadrature: 1e-9 of accuracy or better in the probabilities
 CHUNK = 2**22  # numbers held at once by a quadrature
@@ -323,15 +325,19 @@ def _factorise(
     A = np.array(K, order="F")
     A[np.diag_indices_from(A)] += noise
     norm = np.abs(A).sum(axis=0).max()
-    factor, info = lapack.dpotrf(A, lower=1, overwrite_a=1, clean=1)
-    rcond = lapack.dpocon(factor, norm, uplo="L")[0] if info == 0 else 0.0
+    factor, rcond = A, 0.0
+    try:
+        factor = np.asfortranarray(np.tril(cholesky(A)))
+        rcond = lapack.dpocon(factor, norm, uplo="L")[0]
+    except linalg.LinAlgError:
+        pass
     if rcond < np.finfo(float).eps:
         raise ValueError(
             f"K + noise ({len(K)} x {len(K)}, noise {noise.min():g} to {noise.max():g}, mean "
             f"diagonal of K {np.trace(K) / len(K):g}) is not positive definite"
             f"{_duplicate(K)}. Give a larger noise, for example 1e-6 times the mean diagonal."
         )
-    inverse, _ = lapack.dtrtri(factor, lower=1)
+    inverse = linalg.solve_triangular(factor, np.eye(len(K)), lower=True, check_finite=False)
     return factor, np.einsum("ji,ji->i", inverse, inverse)
 
 

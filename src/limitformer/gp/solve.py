@@ -11,6 +11,8 @@ import scipy.linalg
 from jaxtyping import Float
 from scipy.sparse.linalg import eigsh
 
+from .cholesky import LARGEST, cholesky
+
 _lapack: Any = scipy.linalg.lapack  # names that scipy's stubs do not list
 _largest: Any = eigsh
 UNSAFE = 1e-3
@@ -36,7 +38,7 @@ class Factor:
         M[np.diag_indices_from(M)] += noise
         self.noise = noise
         try:
-            self.L, _ = scipy.linalg.cho_factor(M, lower=True, overwrite_a=True, check_finite=False)
+            self.L = cholesky(M)
         except scipy.linalg.LinAlgError as error:
             raise ValueError(
                 f"the training kernel with noise {_range(noise)} is not positive definite "
@@ -66,6 +68,8 @@ class Factor:
     @functools.cached_property
     def inverse(self) -> Float[np.ndarray, "n n"]:
         """M^{-1}, made when first asked for."""
+        if self.n > LARGEST:  # dpotri is not safe where dpotrf is not
+            return self.solve(np.eye(self.n))
         inverse, info = _lapack.dpotri(self.L, lower=1)
         if info:
             raise ValueError(f"the factor could not be inverted (LAPACK dpotri says {info})")

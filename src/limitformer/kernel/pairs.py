@@ -83,9 +83,17 @@ class PairRun(Run):
             (after,),
         )
 
+    def seen(self, path: str, state) -> None:
+        if self.watch is not None:
+            self.watch.add(path, self.depth or (), self.watch.look(state))
+
     def repeat(self, layer: AnyLayer, n: int, state, name: str):
+        outer = self.depth or ()
+        places: list = []  # of what one turn shows, which a scan stacks
+
         def once(state, index):
-            inner = type(self)(self.options, self.path, (*(self.depth or ()), index), self.watch)
+            watch = None if self.watch is None else self.watch.empty()
+            inner = type(self)(self.options, self.path, (*outer, index), watch)
             state = inner(layer, state, name)
             if self.options.ntk:
                 state = jax.tree.map(
@@ -94,7 +102,15 @@ class PairRun(Run):
                     is_leaf=lambda b: is_cross(b) or is_marginal(b),
                 )
             passed.append(carries(state, path))
-            return loop_ready(state, path), None
+            shown = []
+            if watch is not None:
+                places[:] = [(at, depth[len(outer) + 1 :]) for at, depth in watch.places]
+                shown = watch.values
+            return loop_ready(state, path), shown
+
+        def show(index: int, shown) -> None:
+            for (at, depth), values in zip(places, shown, strict=True):
+                self.watch.add(at, (*outer, index, *depth), values)
 
         passed: list[bool] = []
         path, before = f"{self.path} before a turn", state
@@ -105,10 +121,13 @@ class PairRun(Run):
                 after, _ = eqx.filter_eval_shape(once, state, 0)
                 if same_structure(state, after):
                     break
-            state, _ = once(state, done)
+            state, shown = once(state, done)
+            show(done, shown)
             done += 1
         if done < n:
-            state, _ = jax.lax.scan(once, state, jnp.arange(done, n))
+            state, stacked = jax.lax.scan(once, state, jnp.arange(done, n))
+            for index in range(done, n) if stacked else ():
+                show(index, jax.tree.map(lambda a, i=index - done: a[i], stacked))
         return with_origins(state, before, name) if all(passed) else state
 
 

@@ -128,7 +128,8 @@ def plan(
         budget = memory_budget(memory)
         blocks = blocks_of(network, sx, sy, y is None, each, budget, dtype, look_x, look_y)
     S1, S2 = (max(s.tokens for s in side) for side in (sx, sy))
-    layers = work_of(network, S1, S2, draws if random else 0)
+    grids = (sx[0].grid, sy[0].grid) if len(sx) == 1 else None
+    layers = work_of(network, S1, S2, draws if random else 0, grids)
     n, m = blocks.n, blocks.m
     pairs = n * (n + 1) // 2 if y is None else n * m
     rates = machine_rates(dtype.name)

@@ -13,6 +13,7 @@ import numpy as np
 from .gram import DRAWS, KINDS, Kernel, check_kinds, restored, result_of, returned, same_lengths
 from .inputs import as_arrays, float_type, streams_of
 from .network import Network, cast, finish, needs_of
+from .passes import turn_name
 
 
 def trace(
@@ -42,7 +43,7 @@ def trace(
         sy = sx if y is None else streams_of(net, y, y_mask, "y", dtype=dtype)
         sx, sy = same_lengths(net, sx, sy)
         need, table = needs_of(net, all_of_it=True)
-        network = Network(net, need, table, "ntk" in kinds, pull=False, unroll=True)
+        network = Network(net, need, table, "ntk" in kinds, pull=False)
         n, m = sx[0].n, sy[0].n
         i, j = (jnp.asarray(g.reshape(-1)) for g in np.indices((n, m)))
         key = jax.random.key(0) if key is None else key
@@ -62,17 +63,42 @@ def trace(
 @eqx.filter_jit
 def _watched(network: Network, sx, sy, i, j, iy, key, draws: int):
     """K and T of a list of pairs after every layer."""
-    seen: OrderedDict = OrderedDict()
-
-    def watch(name, state):
-        states = state if isinstance(state, tuple) else (state,)
-        for index, s in enumerate(states):
-            label = name if len(states) == 1 else f"{name}:{index}"
-            K, T = finish(s.k, network.ntk)
-            if s.x.facts.readout:
-                K, T = (None if v is None else v[..., 0, 0] for v in (K, T))
-            seen[label] = (K, T)
-
+    watch = Watch(network.ntk)
     left, right = tuple(s.take(i) for s in sx), tuple(s.take(j) for s in sy)
     network.pairs(left, right, i, iy, key, draws, watch)
+    seen: OrderedDict = OrderedDict()
+    for (path, depth), streams in zip(watch.places, watch.values, strict=True):
+        name = turn_name(path, depth)
+        for index, pair in enumerate(streams):
+            seen[name if len(streams) == 1 else f"{name}:{index}"] = pair
     return seen
+
+
+class Watch:
+    """What a pass shows of its states; the turns of a scan are stacked, and shown after it.
+
+    Attributes:
+        places: path and turns of every layer that was passed.
+        values: K and T of each of its streams.
+    """
+
+    def __init__(self, ntk: bool):
+        self.ntk = ntk
+        self.places: list[tuple[str, tuple]] = []
+        self.values: list[tuple] = []
+
+    def empty(self) -> Watch:
+        return Watch(self.ntk)
+
+    def look(self, state) -> tuple:
+        found = []
+        for s in state if isinstance(state, tuple) else (state,):
+            K, T = finish(s.k, self.ntk)
+            if s.x.facts.readout:
+                K, T = (None if v is None else v[..., 0, 0] for v in (K, T))
+            found.append((K, T))
+        return tuple(found)
+
+    def add(self, path: str, depth: tuple, values: tuple) -> None:
+        self.places.append((path, depth))
+        self.values.append(values)

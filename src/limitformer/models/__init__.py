@@ -9,6 +9,7 @@ from .initial import initial, reinitialised
 from .inputs import rows, stream
 from .limit import limit_of
 from .profile import AttentionProfile, attention_profile, stream_profile
+from .shared import shared_profile
 from .spec import (
     Attention,
     Embedding,
@@ -49,6 +50,7 @@ __all__ = [
     "rank_report",
     "reinitialised",
     "rows",
+    "shared_profile",
     "steps",
     "stream",
     "stream_profile",

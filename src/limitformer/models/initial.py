@@ -17,6 +17,8 @@ from .weights import map_arrays
 def reinitialised(model: Model, *, key, std: float | None = None) -> Model:
     """The same model with its weights drawn anew: N(0, std^2), biases 0, gains 1.
 
+    Weights that layers share are drawn once.
+
     Args:
         model: of any architecture.
         key: of the weights.
@@ -26,9 +28,14 @@ def reinitialised(model: Model, *, key, std: float | None = None) -> Model:
     own = (model.config or {}).get("initializer_range", 0.02)
     size = own if std is None else std
     rng = _generator(key)
+    drawn: dict[int, np.ndarray] = {}
 
     def draw(name: str, w: np.ndarray) -> np.ndarray:
-        leaf = name.rsplit(".", 1)[-1]
+        if id(w) not in drawn:
+            drawn[id(w)] = fresh(name.rsplit(".", 1)[-1], w)
+        return drawn[id(w)]
+
+    def fresh(leaf: str, w: np.ndarray) -> np.ndarray:
         if leaf == "gain":
             return np.ones_like(w)
         if leaf == "frequencies":
@@ -70,11 +77,13 @@ def initial(config: Any, *, key, tokens: int = 512, vocabulary: int = 1000) -> M
     def draw(*shape: int, std: float = p.std) -> np.ndarray:
         return std * rng.standard_normal(shape)
 
-    unit = {"gain": np.ones(d), "bias": np.zeros(d), "eps": p.eps}
-    rotary = None
-    if p.gated:
-        unit = {"gain": np.ones(d), "centred": False, "eps": p.eps}
-        rotary = {"frequencies": p.base ** (-np.arange(0, dk, 2) / dk)}
+    def norm(channels: int = d) -> dict:
+        gain = {"gain": np.ones(channels), "eps": p.eps}
+        return gain | ({"centred": False} if p.gated else {"bias": np.zeros(channels)})
+
+    rotary = {"frequencies": p.base ** (-np.arange(0, dk, 2) / dk)} if p.gated else None
+    by_head = norm(dk) if p.qk_norm else None
+    distinct = p.distinct or p.depth
     layers = [
         {
             "attention": {
@@ -84,6 +93,8 @@ def initial(config: Any, *, key, tokens: int = 512, vocabulary: int = 1000) -> M
                 "W_O": draw(H, dk, d, std=p.last_std),
                 "causal": p.causal,
                 "rotary": rotary,
+                "query_norm": by_head,
+                "key_norm": by_head,
             },
             "mlp": {
                 "W_in": draw(d, m),
@@ -91,22 +102,24 @@ def initial(config: Any, *, key, tokens: int = 512, vocabulary: int = 1000) -> M
                 "W_gate": draw(d, m) if p.gated else None,
                 "activation": p.activation,
             },
-            "attention_norm": unit,
-            "mlp_norm": unit,
+            "attention_norm": norm(),
+            "mlp_norm": norm(),
         }
-        for _ in range(p.depth)
+        for _ in range(distinct)
     ]
+    e = p.table or d
     table = {
-        "tokens": draw(vocabulary, d),
-        "positions": None if p.gated else draw(tokens, d),
-        "types": draw(d) if p.types else None,
-        "norm": unit if p.input_norm else None,
+        "tokens": draw(vocabulary, e),
+        "positions": None if p.gated else draw(tokens, e),
+        "types": draw(e) if p.types else None,
+        "norm": norm(e) if p.input_norm else None,
+        "projection": None if p.table is None else draw(e, d),
     }
     spec = {
         "name": f"{p.kind}, initial",
         "placement": p.placement,
-        "layers": layers,
-        "final": unit if p.final_norm else None,
+        "layers": [layers[i * distinct // p.depth] for i in range(p.depth)],
+        "final": norm() if p.final_norm else None,
         "embedding": table,
         "max_tokens": tokens,
     }

@@ -9,8 +9,12 @@ from typing import Any
 
 from .gates import activation_name
 
-_GATED = ("llama", "mistral", "qwen2")
-_KINDS = ("bert", "roberta", "distilbert", "gpt2", "opt", "vit", *_GATED)
+_GATED = ("llama", "mistral", "qwen2", "qwen3")
+_KINDS = ("bert", "roberta", "distilbert", "albert", "gpt2", "opt", "vit", *_GATED)
+_NO_LIMIT = {
+    "xlnet": "xlnet adds q_i . r_{i-j}, scores of a query and a distance, whose covariance is no "
+    "product of a kernel of queries and one of keys; there is no such score law here"
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +41,10 @@ class Plan:
         head_width: channels of a head; None for width / heads.
         gated: the MLP is act(W_gate h) * (W_in h); norms are RMS, positions rotary.
         base: of the rotary frequencies.
+        qk_norm: queries and keys of every head are divided by their root mean square.
+        table: width of the embedding tables, if a matrix takes them to `width`; else None.
+        distinct: layers with weights of their own, each used `depth / distinct` times in a row;
+            None: all.
     """
 
     kind: str
@@ -59,6 +67,9 @@ class Plan:
     head_width: int | None = None
     gated: bool = False
     base: float = 10000.0
+    qk_norm: bool = False
+    table: int | None = None
+    distinct: int | None = None
 
     @property
     def channels(self) -> int:
@@ -87,15 +98,14 @@ def plan_of(config: Any) -> Plan:
             f"expected a configuration or a model that has one, got {type(config).__name__}"
         )
     kind = str(given.get("model_type"))
-    if kind == "qwen3":
-        raise ValueError("qwen3 normalises queries and keys, whose limit is not known here")
-    if kind == "albert":
-        raise ValueError("albert shares weights between layers, whose limit is another one")
+    if kind in _NO_LIMIT:
+        raise ValueError(f"{_NO_LIMIT[kind]}; known are {', '.join(_KINDS)}")
     if kind not in _KINDS:
         raise ValueError(f"unknown model_type {kind!r}; limits are known of {', '.join(_KINDS)}")
     if kind in _GATED:
         return _llama(given, kind)
-    return {"gpt2": _gpt2, "opt": _opt, "vit": _vit}.get(kind, _bert)(given, kind)
+    known = {"gpt2": _gpt2, "opt": _opt, "vit": _vit, "albert": _albert}
+    return known.get(kind, _bert)(given, kind)
 
 
 def _bert(c: Mapping[str, Any], kind: str) -> Plan:
@@ -116,6 +126,23 @@ def _bert(c: Mapping[str, Any], kind: str) -> Plan:
         True,
         False,
         kind != "distilbert",
+    )
+
+
+def _albert(c: Mapping[str, Any], kind: str) -> Plan:
+    if c.get("inner_group_num", 1) != 1:
+        raise ValueError(f"albert with inner_group_num {c['inner_group_num']} is not supported")
+    width = c.get("hidden_size", 4096)
+    own = {
+        "num_attention_heads": 64,
+        "hidden_size": width,
+        "intermediate_size": 4 * width,
+        "hidden_act": "gelu_new",
+    }
+    return dataclasses.replace(
+        _bert(own | dict(c), kind),
+        table=c.get("embedding_size", 128),
+        distinct=c.get("num_hidden_groups", 1),
     )
 
 
@@ -190,6 +217,7 @@ def _llama(c: Mapping[str, Any], kind: str) -> Plan:
         head_width=c.get("head_dim"),
         gated=True,
         base=float(rope.get("rope_theta", c.get("rope_theta", 10000.0))),
+        qk_norm=kind == "qwen3",
     )
 
 

@@ -40,18 +40,13 @@ def stream_profile(model: Model, x: Any) -> Curves:
     """
     inputs = x if isinstance(x, list) and not all(np.isscalar(i) for i in x) else [x]
     inputs = [x] if isinstance(x, str) else inputs
-    ends = [_ends_layer(model, i) for i in range(len(model.sublayers))]
-    names = ["embedding"] + [
-        s.name.rsplit(" ", 1)[0] if isinstance(s.branch, Mlp) else s.name
-        for s, end in zip(model.sublayers, ends, strict=True)
-        if end
-    ]
-    every = []
-    for one in inputs:
-        streams = [stream(model, one)]
-        streams += [step.after for step in steps(model, one) if ends[step.index]]
-        every.append(streams)
-    return _curves(every, names, model.name)
+    return _curves([_followed(model, one)[0] for one in inputs], _names(model), model.name)
+
+
+def profiles(model: Model, x: Any) -> tuple[Curves, AttentionProfile]:
+    """`stream_profile` and `attention_profile` of one input, from one run of the model."""
+    streams, maps = _followed(model, x, attention=True)
+    return _curves([streams], _names(model), model.name), maps
 
 
 def profile_arrays(layers: Sequence[Any], label: str = "given activations") -> Curves:
@@ -79,11 +74,27 @@ def profile_arrays(layers: Sequence[Any], label: str = "given activations") -> C
 
 def attention_profile(model: Model, x: Any) -> AttentionProfile:
     """Dobrushin coefficients and entropies of all attention maps on one input."""
-    maps = [step.A for step in steps(model, x) if step.A is not None]
-    return AttentionProfile(
-        tuple(np.asarray(dobrushin(A)) for A in maps),
-        tuple(np.asarray(attention_entropy(A)) for A in maps),
-    )
+    return _followed(model, x, attention=True)[1]
+
+
+def _followed(model: Model, x: Any, attention: bool = False):
+    """The stream at the ends of layers, and what is asked of maps while they exist."""
+    streams, tau, entropy = [stream(model, x)], [], []
+    for step in steps(model, x):
+        if attention and step.A is not None:
+            tau.append(np.asarray(dobrushin(step.A)))
+            entropy.append(np.asarray(attention_entropy(step.A)))
+        if _ends_layer(model, step.index):
+            streams.append(step.after)
+    return streams, AttentionProfile(tuple(tau), tuple(entropy))
+
+
+def _names(model: Model) -> list[str]:
+    return ["embedding"] + [
+        s.name.rsplit(" ", 1)[0] if isinstance(s.branch, Mlp) else s.name
+        for i, s in enumerate(model.sublayers)
+        if _ends_layer(model, i)
+    ]
 
 
 def _ends_layer(model: Model, index: int) -> bool:

@@ -3,6 +3,7 @@
 matplotlib is imported by the first plot, and comes with `pip install "limitformer[plot]"`.
 """
 
+from limitformer.plot.architecture import plot_architecture
 from limitformer.plot.calibration import plot_reliability
 from limitformer.plot.classification import plot_confusion, plot_refusal
 from limitformer.plot.convergence import plot_convergence
@@ -21,6 +22,7 @@ from limitformer.plot.sweep import plot_phase_map, plot_sweep
 from limitformer.plot.to_limit import plot_distance_to_limit, plot_second_moment
 
 __all__ = [
+    "plot_architecture",
     "plot_confusion",
     "plot_convergence",
     "plot_correlation_map",

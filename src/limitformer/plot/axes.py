@@ -24,4 +24,4 @@ def axes_or_new(ax: Axes | None) -> Axes:
     """
     if ax is not None:
         return ax
-    return optional("matplotlib.pyplot").subplots(layout="constrained")[1]
+    return optional("matplotlib.pyplot", "plot").subplots(layout="constrained")[1]

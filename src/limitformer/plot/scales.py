@@ -26,7 +26,7 @@ def log_ticks(ax: Axes, which: str, low: float, high: float) -> None:
     (ax.set_xscale if which == "x" else ax.set_yscale)("log")
     (ax.set_xlim if which == "x" else ax.set_ylim)(low, high)
     axis.set_ticks(ticks, labels=[written(tick, plain=few) for tick in ticks])
-    axis.set_minor_locator(optional("matplotlib.ticker").NullLocator())
+    axis.set_minor_locator(optional("matplotlib.ticker", "plot").NullLocator())
 
 
 def second_axis(ax: Axes, colour: str, label: str) -> Axes:

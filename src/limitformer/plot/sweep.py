@@ -50,7 +50,9 @@ def plot_sweep(
         floor = record.get(f"{value}_floor", np.nan)
         entry = (record[along], record[value], record[f"{value}_sem"], floor)
         lines.setdefault(others, []).append(entry)
-    colours = optional("matplotlib").colormaps["viridis"](np.linspace(0.1, 0.85, len(lines)))
+    colours = optional("matplotlib", "plot").colormaps["viridis"](
+        np.linspace(0.1, 0.85, len(lines))
+    )
     for (others, entries), colour in zip(lines.items(), colours, strict=True):
         x, y, sem, floor = np.array(sorted(entries), float).T
         label = ", ".join(f"{NAMES.get(k, k)} = {v:g}" for k, v in others) or None

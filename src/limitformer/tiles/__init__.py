@@ -2,14 +2,15 @@
 
 from .check import Status, Verification, resume, status, verify
 from .cluster import WORKER_ENVIRONMENT, local_cluster
-from .devices import sharded_kernel
 from .evidence import Evidence, LogDeterminant, evidence, log_determinant
 from .gram import Gram, gram, open_gram
 from .low_rank import Features, KernelError, Ridge, inducing, kernel_error, ridge, twin_features
 from .matrix import Tiled
+from .plan import ScalePlan, plan
 from .predict import predict
 from .solve import Solution, solve
 from .store import DamagedTile, MissingTile
+from .variance import Variances, variance
 
 __all__ = [
     "WORKER_ENVIRONMENT",
@@ -21,9 +22,11 @@ __all__ = [
     "LogDeterminant",
     "MissingTile",
     "Ridge",
+    "ScalePlan",
     "Solution",
     "Status",
     "Tiled",
+    "Variances",
     "Verification",
     "evidence",
     "gram",
@@ -32,12 +35,13 @@ __all__ = [
     "local_cluster",
     "log_determinant",
     "open_gram",
+    "plan",
     "predict",
     "resume",
     "ridge",
-    "sharded_kernel",
     "solve",
     "status",
     "twin_features",
+    "variance",
     "verify",
 ]

@@ -42,11 +42,10 @@ def conjugate_gradients(
     matrix: Matrix,
     noise: np.ndarray,
     B: np.ndarray,
+    precondition: Callable[[np.ndarray], np.ndarray],
     *,
     tolerance: float,
     limit: int,
-    rank: int = RANK,
-    seed: int = 0,
     run: Callable | None = None,
     state: Path | None = None,
     progress: Callable | None = None,
@@ -57,9 +56,9 @@ def conjugate_gradients(
         matrix: symmetric, `(n, n)`.
         noise: D, `(n,)`, above 0, in the caller's order, as B.
         B: `(n, k)`.
+        precondition: P^{-1}, in the caller's order; made by `preconditioner`.
         tolerance: largest |(K + D) X - B| / |B| of a column.
         limit: iterations, at most.
-        rank, seed: of the preconditioner.
         run: a function of `schedule.runner`, to multiply on workers.
         state: file where X is saved after every iteration, and read at the start.
         progress: `progress(iteration, residual)`.
@@ -70,8 +69,6 @@ def conjugate_gradients(
     sizes = np.linalg.norm(B, axis=0)
     scale = np.where(sizes > 0, sizes, 1.0)
     shape, count = B.shape, 0
-    order = matrix.orders[0]
-    P = _preconditioner(matrix, noise, order, min(rank, max(1, len(B) // 4)), seed)
 
     def times(V: np.ndarray) -> np.ndarray:
         return product(matrix, V, run) + noise[:, None] * V
@@ -97,7 +94,7 @@ def conjugate_gradients(
     n = B.size
     operator: Any = scipy.sparse.linalg.LinearOperator  # its stubs lack the functions' arguments
     A = operator((n, n), matvec=apply, dtype=np.float64)
-    M = operator((n, n), matvec=lambda v: P(v.reshape(shape)).ravel(), dtype=np.float64)
+    M = operator((n, n), matvec=lambda v: precondition(v.reshape(shape)).ravel(), dtype=np.float64)
     X = _load(state, shape) / scale
     worst = residuals(X)
     for attempt in range(_ROUNDS):
@@ -118,7 +115,7 @@ def conjugate_gradients(
     raise RuntimeError(
         f"conjugate gradients stopped at a relative residual of {worst.max():.2g} after "
         f"{min(count, limit)} iterations, {tolerance:g} was asked for: use more noise, a larger "
-        f"rank={rank} or limit={limit}, or method='cholesky'{saved}"
+        f"rank, a limit above {limit}, or method='cholesky'{saved}"
     )
 
 
@@ -126,8 +123,10 @@ class _LimitReached(Exception):
     pass
 
 
-def _preconditioner(matrix, noise, order, rank: int, seed: int) -> Callable:
-    """P^{-1} in the caller's order."""
+def preconditioner(matrix: Matrix, noise: np.ndarray, rank: int, seed: int) -> Callable:
+    """P^{-1} of a Nystrom approximation P of K + D, in the caller's order."""
+    order = matrix.orders[0]
+    rank = min(rank, max(1, len(noise) // 4))
     if order is None:
         return nystrom(matrix, noise, rank, seed).solve
     P: Nystrom = nystrom(matrix, noise[order], rank, seed)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..kernel.progress import Progress
 from .gram import Gram, finish
-from .manifest import differences, revision, versions
+from .manifest import advice, differences, here
 from .schedule import run_tiles
 from .store import TileStore, open_store
 from .task import tiles_of
@@ -182,16 +182,19 @@ def resume(store, *, scheduler: Any = None, progress: bool | Callable = False) -
         scheduler, progress: as for `lf.gram`.
 
     Raises:
-        ValueError: the stored inputs or this machine's versions are not those of the manifest.
+        ValueError: the stored inputs, the versions or the engine are not those of the manifest.
     """
     found = open_store(store)
-    here = {"versions": versions(), "revision": revision()}
-    old = {name: found.manifest[name] for name in here}
-    lines = differences(old, here)
+    own = here()
+    lines = differences({name: found.manifest.get(name) for name in own}, own)
     data = {side: found.inputs(side).digest() for side in found.manifest["data"]}
     lines += differences({"data": found.manifest["data"]}, {"data": data})
     if lines:
-        raise ValueError(f"{found.location.url} cannot be continued here:\n  " + "\n  ".join(lines))
+        raise ValueError(
+            f"{found.location.url} cannot be continued here:\n  "
+            + "\n  ".join(lines)
+            + advice(found.manifest, lines)
+        )
     return finish(found, scheduler, Progress.of(progress))
 
 

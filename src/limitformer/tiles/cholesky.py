@@ -1,4 +1,8 @@
-"""Cholesky factors: in place for a matrix that fits, by panels on disk for one that does not."""
+"""Cholesky factors by panels of columns, in memory or on disk.
+
+LAPACK's own factorisation of the whole matrix is not used: SciPy's OpenBLAS 0.3.30 ends the process
+at 20,000 rows with more than one thread (SIGSEGV in dpotrf), and needs both triangles.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import scipy.linalg
 
-from .matrix import Matrix, stored_tiles
+from .matrix import Matrix
 
-LARGEST = 46_000
-"""Rows up to which SciPy's LAPACK, with its 32-bit indices, factorises in memory."""
+WIDTH = 1024
+"""Columns of a panel in memory."""
 
 
 def _not_definite(error: Exception, noise: np.ndarray) -> ValueError:
@@ -23,54 +27,28 @@ def _not_definite(error: Exception, noise: np.ndarray) -> ValueError:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class InMemory:
-    """L with L L^T = K + D in the order of the store; it takes the place of the matrix."""
-
-    L: np.ndarray
-
-    @classmethod
-    def of(cls, matrix: Matrix, noise: np.ndarray) -> InMemory:
-        """Factorise in place: the peak is the matrix itself, in float64."""
-        n = len(noise)
-        A = np.empty((n, n), order="F")
-        for i, j, value in stored_tiles(matrix):
-            A[matrix.layout.row(i), matrix.layout.col(j)] = value
-        A[np.diag_indices(n)] += noise
-        try:
-            L, _ = scipy.linalg.cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
-        except scipy.linalg.LinAlgError as error:
-            raise _not_definite(error, noise) from None
-        return cls(L)
-
-    def solve(self, B: np.ndarray) -> np.ndarray:
-        """(K + D)^{-1} B."""
-        return scipy.linalg.cho_solve((self.L, True), B, check_finite=False)
-
-    @property
-    def logdet(self) -> float:
-        return 2.0 * float(np.log(np.diagonal(self.L)).sum())
-
-    def close(self) -> None:
-        """Nothing to delete."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class OnDisk:
-    """The same factor by panels of columns in memory-mapped files, a panel in memory at a time.
+class Factor:
+    """L with L L^T = K + D in the order of the store, its lower triangle alone.
 
     Attributes:
-        panels: one array per panel, rows from the panel's first column on.
+        panels: one array per panel, rows from the panel's first column on; memory-mapped files
+            where there is a folder.
         starts: first column of every panel.
-        folder: deleted with the object.
+        folder: deleted with the object; None in memory.
     """
 
     panels: list[np.ndarray]
     starts: list[int]
-    folder: tempfile.TemporaryDirectory
+    folder: tempfile.TemporaryDirectory | None = None
 
     @classmethod
-    def of(cls, matrix: Matrix, noise: np.ndarray, memory: int, scratch=None) -> OnDisk:
-        """Factorise panel by panel from the left: finished panels are read once for each later one.
+    def in_memory(cls, matrix: Matrix, noise: np.ndarray, width: int = WIDTH) -> Factor:
+        """Factorise in half of the matrix's memory and two panels."""
+        return cls._of(matrix, noise, width, None)
+
+    @classmethod
+    def on_disk(cls, matrix: Matrix, noise: np.ndarray, memory: int, scratch=None) -> Factor:
+        """Factorise with the finished panels in files, which are read once for each later one.
 
         Args:
             matrix: symmetric, `(n, n)`.
@@ -78,9 +56,13 @@ class OnDisk:
             memory: bytes for a panel and what updates it.
             scratch: folder for the factor, n^2 / 2 numbers; None: the system's.
         """
-        n, tile = len(noise), matrix.layout.tile
-        width = max(1, min(n, memory // (2 * 8 * n)) // tile) * tile
         folder = tempfile.TemporaryDirectory(dir=scratch, prefix="cholesky-")
+        return cls._of(matrix, noise, memory // (2 * 8 * len(noise)), folder)
+
+    @classmethod
+    def _of(cls, matrix: Matrix, noise: np.ndarray, width: int, folder) -> Factor:
+        n, tile = len(noise), matrix.layout.tile
+        width = max(1, min(n, width) // tile) * tile
         self = cls([], list(range(0, n, width)), folder)
         try:
             self._factorise(matrix, noise, width)
@@ -109,15 +91,21 @@ class OnDisk:
             for a in range(own, len(panel), tile):
                 part = panel[a : a + tile]
                 part[:] = scipy.linalg.solve_triangular(L, part.T, lower=True, check_finite=False).T
-            path = Path(self.folder.name) / f"{start}.npy"
-            np.save(path, panel, allow_pickle=False)
+            self.panels.append(self._kept(panel, start))
             del panel, L
-            self.panels.append(np.load(path, mmap_mode="r", allow_pickle=False))
+
+    def _kept(self, panel: np.ndarray, start: int) -> np.ndarray:
+        if self.folder is None:
+            return panel
+        path = Path(self.folder.name) / f"{start}.npy"
+        np.save(path, panel, allow_pickle=False)
+        return np.load(path, mmap_mode="r", allow_pickle=False)
 
     def close(self) -> None:
         """Delete the factor."""
         self.panels.clear()
-        self.folder.cleanup()
+        if self.folder is not None:
+            self.folder.cleanup()
 
     def solve(self, B: np.ndarray) -> np.ndarray:
         """(K + D)^{-1} B: one pass over the panels forwards and one backwards."""

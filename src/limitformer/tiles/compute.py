@@ -1,4 +1,4 @@
-"""The kernels of one tile, by the same three passes as `net.kernel`.
+"""The kernels of one tile, by the same three passes as `net.kernel`, on all devices of the process.
 
 What depends on one input only is computed once for a block of rows and kept for the tiles that
 share it.
@@ -7,6 +7,7 @@ share it.
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import sys
 from collections import OrderedDict
@@ -16,8 +17,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..kernel.blocks import Blocks, blocks_of
+from ..kernel.blocks import BlockPlan, Blocks, blocks_of
 from ..kernel.gram import restored, result_of, same_lengths
 from ..kernel.inputs import streams_of
 from ..kernel.network import Network, cast, needs_of
@@ -31,6 +33,15 @@ def _threads() -> int:
     """Threads that run blocks of a tile: `NPROC`, which XLA obeys too, or as many as it likes."""
     given = os.environ.get("NPROC", "")
     return int(given) if given.isdigit() and int(given) else sys.maxsize
+
+
+def _fitted(plan: BlockPlan, devices: int) -> BlockPlan:
+    """A plan for these threads or, on several devices, with at least two blocks for each."""
+    if devices < 2:
+        return dataclasses.replace(plan, workers=min(plan.workers, _threads()))
+    side = math.isqrt(2 * devices - 1) + 1
+    tile = max(2, min(plan.tile, -(-max(plan.n, plan.m) // side)))
+    return dataclasses.replace(plan, tile=tile, block=tile * -(-plan.block // tile), workers=1)
 
 
 class Kept:
@@ -63,7 +74,15 @@ class _Tile(Blocks):
     def _side(self, streams, start: int, offset: int, name: str):
         place, first = self.places[name]
         known = (*place, start, self.plan.block, tuple(s.tokens for s in streams))
-        return self.kept.get(known, lambda: Blocks._side(self, streams, start, first, name))
+
+        def make():
+            side = Blocks._side(self, streams, start, first, name)
+            if len(self.devices) < 2:
+                return side
+            copies = NamedSharding(Mesh(np.array(self.devices), ("tiles",)), PartitionSpec())
+            return jax.tree.map(lambda a: jax.device_put(a, copies), side)
+
+        return self.kept.get(known, make)
 
 
 class Tiles:
@@ -81,6 +100,8 @@ class Tiles:
         self.layout, self.kinds, self.memory = layout, kinds, memory
         self.sides = {"x": x, "y": x if y is None else y}
         self.dtype = np.dtype(dtype)
+        found = tuple(jax.local_devices())
+        self.devices = found if len(found) > 1 else ()
         self.random = any(leaf.random_scores for _, leaf in leaves(net))
         self.draws = draws_each(draws) if self.random else 0
         with jax.enable_x64(True):
@@ -128,8 +149,8 @@ class Tiles:
         plan = blocks_of(
             network, sx, other, sy is None, draws, self.memory, self.dtype, look_x, look_y
         )
-        plan = dataclasses.replace(plan, workers=min(plan.workers, _threads()))
-        tile = _Tile(plan, network, sx, other, key, draws, None)
+        tile = _Tile(_fitted(plan, len(self.devices)), network, sx, other, key, draws, None)
+        tile.devices = self.devices
         rows, cols = self.layout.row(i).start, self.layout.col(j).start
         side = "x" if self.layout.symmetric else "y"
         after = 0 if self.layout.symmetric else self.layout.n

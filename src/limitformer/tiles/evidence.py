@@ -14,7 +14,9 @@ from .cg import RANK
 from .matrix import as_matrix
 from .nystrom import nystrom
 from .product import stored_product
-from .solve import diagonal, solve
+from .schedule import runner
+from .solve import solve
+from .solver import diagonal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +53,14 @@ class Evidence:
 
 
 def log_determinant(
-    K: Any, *, noise: Any = 1e-2, probes: int = 16, steps: int = 30, rank: int = RANK, seed: int = 0
+    K: Any,
+    *,
+    noise: Any = 1e-2,
+    probes: int = 16,
+    steps: int = 30,
+    rank: int = RANK,
+    seed: int = 0,
+    scheduler: Any = None,
 ) -> LogDeterminant:
     """log det (K + D) by Lanczos quadrature on random signs, all at once.
 
@@ -64,6 +73,7 @@ def log_determinant(
         probes: random vectors, at least 2; the standard error falls with their root.
         steps: Lanczos steps; each reads K once.
         rank, seed: of the approximation and of the probes.
+        scheduler: as for `lf.gram`, to multiply on workers.
 
     Example:
         >>> import numpy as np
@@ -87,12 +97,15 @@ def log_determinant(
     P = nystrom(matrix, D, rank, seed)
     root = np.sqrt(D)[:, None]
 
-    def times(V: np.ndarray) -> np.ndarray:
-        V = P.half_solve(V)
-        return P.half_solve(stored_product(matrix, V / root) / root + V)
-
     signs = np.random.default_rng([seed, 1]).integers(0, 2, (n, probes)) * 2.0 - 1.0
-    traces = _lanczos_log(times, signs, min(steps, n))
+    with runner(scheduler) as run:
+        shared = None if scheduler is None else run
+
+        def times(V: np.ndarray) -> np.ndarray:
+            V = P.half_solve(V)
+            return P.half_solve(stored_product(matrix, V / root, shared) / root + V)
+
+        traces = _lanczos_log(times, signs, min(steps, n))
     sem = float(traces.std(ddof=1) / math.sqrt(probes))
     return LogDeterminant(P.logdet + float(traces.mean()), sem, probes, min(steps, n))
 
@@ -147,7 +160,7 @@ def evidence(
     if found.logdet is not None:
         logdet = LogDeterminant(found.logdet, 0.0, 0, 0)
     else:
-        own = {name: options[name] for name in ("rank", "seed") if name in options}
+        own = {name: options[name] for name in ("rank", "seed", "scheduler") if name in options}
         logdet = log_determinant(K, noise=found.noise, probes=probes, steps=steps, **own)
     n, outputs = targets.shape
     fit = float(np.vdot(targets, found.alpha.reshape(n, outputs)))

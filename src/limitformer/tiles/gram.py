@@ -21,7 +21,7 @@ from .compute import Tiles
 from .inputs import Inputs, inputs_of
 from .layout import Layout, tile_size
 from .location import Location
-from .manifest import FORMAT, PRECISION, differences, key_to_json, revision, versions
+from .manifest import FORMAT, advice, compared, differences, here, key_to_json, revision
 from .matrix import Tiled, check_complete
 from .schedule import run_tiles
 from .store import TileStore, create, open_store, stored_manifest, transposed
@@ -101,7 +101,7 @@ def gram(
         x_mask, y_mask: bool, True = valid.
         kinds: "nngp", "ntk" or both.
         store: a path or any fsspec address; None keeps the matrix in memory.
-        scheduler: None: threads of this process, one per JAX device. A `dask.distributed.Client`,
+        scheduler: None: this process, with all of its JAX devices. A `dask.distributed.Client`,
             its address, or an executor of `concurrent.futures`: their workers read and write the
             store, so they must reach it.
         progress: True for a line on standard error, or a function `(done, total, seconds left)`.
@@ -140,7 +140,7 @@ def gram(
     other = None if y is None else inputs_of(y, y_mask, "y")
     dtype = float_type([*given.arrays, *(() if other is None else other.arrays)], dtype)
     lists = any(side is not None and side.lengths is not None for side in (given, other))
-    if store is None and not lists:
+    if store is None and not lists and len(jax.local_devices()) == 1:
         k = net.kernel(
             x,
             y,
@@ -159,7 +159,7 @@ def gram(
         2 ** (memory_budget(None).bit_length() - 1) if memory is None else memory_budget(memory)
     )
     report = Progress.of(progress)
-    layout = _layout(net, given, other, dtype, tile)
+    layout = layout_of(net, given, other, dtype, tile)
     if store is None:
         run = Tiles(net, layout, given, other, kinds, dtype, key, draws, budget)
         return _in_memory(run, report)
@@ -175,14 +175,13 @@ def gram(
         "network": network,
         "kinds": list(kinds),
         "dtype": dtype.name,
-        "precision": PRECISION,
         "key": key_to_json(key) if random else None,
         "draws": draws if random else 0,
         "data": {name: side.digest() for name, side in sides.items()},
         "inputs": {name: list(side.named()) for name, side in sides.items()},
         "tiles": dataclasses.asdict(layout) | {"tokens": list(layout.tokens), "memory": budget},
-        "versions": versions(),
         "revision": revision(),
+        **here(),
     }
     found = _started(Location.of(store), manifest, sides, memory is None)
     return finish(found, scheduler, report)
@@ -195,11 +194,13 @@ def _started(location: Location, manifest, sides, any_memory: bool) -> TileStore
         return create(location, manifest, sides)
     if any_memory:  # free memory differs from day to day; the tiles are those of the first run
         manifest["tiles"]["memory"] = old["tiles"]["memory"]
-    if old != manifest:
-        lines = "\n  ".join(differences(old, manifest))
+    lines = differences(compared(old), compared(manifest))
+    if lines:
         raise ValueError(
-            f"{location.url} holds another run, and tiles of two runs do not mix:\n  {lines}\n"
-            "choose another store, or make the call that it was made with"
+            f"{location.url} holds another run, and tiles of two runs do not mix:\n  "
+            + "\n  ".join(lines)
+            + "\nchoose another store, or make the call that it was made with"
+            + advice(old, lines)
         )
     return open_store(location)
 
@@ -239,7 +240,7 @@ def open_gram(store) -> Gram:
     return gram_of(found)
 
 
-def _layout(net, x: Inputs, y: Inputs | None, dtype, tile: int | None) -> Layout:
+def layout_of(net, x: Inputs, y: Inputs | None, dtype, tile: int | None) -> Layout:
     """Tiles sized by the entries of a pair, which the network's output decides."""
     other = x if y is None else y
     with jax.enable_x64(True):

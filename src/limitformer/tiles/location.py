@@ -27,9 +27,10 @@ class Location:
         if not isinstance(given, (str, os.PathLike)):
             raise TypeError(f'store={given!r}: give a path or an address, such as "K.zarr"')
         text = os.fspath(given)
-        if isinstance(text, str) and "://" in text and not text.startswith("file://"):
-            return cls(text.rstrip("/"))
-        return cls(str(Path(str(text).removeprefix("file://")).absolute()))
+        scheme, mark, path = str(text).partition("://")
+        if mark and scheme not in ("file", "local"):
+            return cls(str(text).rstrip("/"))
+        return cls(str(Path(path if mark else str(text)).absolute()))
 
     @property
     def local(self) -> bool:

@@ -17,6 +17,7 @@ import scipy.linalg
 from ..kernel.gram import KINDS
 from ..layers.base import Layer, choice
 from .inputs import Inputs, inputs_of
+from .matrix import Tiled
 
 _ROWS = 1024  # inputs whose features are in memory at once
 
@@ -30,25 +31,41 @@ class Features:
         kind: "nngp" or "ntk".
         rank: features of an input.
         of: `of(x, mask)`, features `(n, rank)` of some inputs in float64.
+        half: of inducing inputs z, the matrix that makes features of rows of K(x, z); else None.
     """
 
     net: Layer
     kind: str
     rank: int
     of: Callable[[Any, Any], np.ndarray]
+    half: np.ndarray | None = None
 
     def __call__(self, x, x_mask=None) -> np.ndarray:
         """Features of inputs, `(n, rank)`."""
         given = inputs_of(x, x_mask, "x")
         return np.concatenate([phi for _, phi in self.blocks(given)])
 
-    def blocks(self, inputs: Inputs):
+    def blocks(self, inputs: Inputs | Tiled):
         """Blocks of rows with their features."""
+        if isinstance(inputs, Tiled):
+            yield from self._stored(inputs)
+            return
         if inputs.lengths is not None:
             raise ValueError("pad sequences of different lengths and pass x_mask")
         for start in range(0, inputs.n, _ROWS):
             part = slice(start, min(start + _ROWS, inputs.n))
             yield part, self.of(*inputs.rows(part))
+
+    def _stored(self, K: Tiled):
+        """Blocks of features from stored rows of K(x, z)."""
+        if self.half is None or K.shape[1:] != self.half.shape[:1]:
+            raise ValueError(
+                f"a stored kernel of shape {K.shape} is not K(x, z) of these features; give the "
+                "lf.gram(net, x, z, store=) of the inducing inputs z"
+            )
+        for start in range(0, K.shape[0], _ROWS):
+            part = slice(start, min(start + _ROWS, K.shape[0]))
+            yield part, K.rows(part.start, part.stop).astype(np.float64, copy=False) @ self.half
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,8 +96,8 @@ class Ridge:
     w: np.ndarray
 
     def predict(self, x, x_mask=None) -> np.ndarray:
-        """Means of any number of inputs, a block of rows in memory at a time."""
-        given = inputs_of(x, x_mask, "x")
+        """Means of any number of inputs (or of a stored K(x, z)), a block of rows at a time."""
+        given = _given(x, x_mask)
         return np.concatenate([phi @ self.w for _, phi in self.features.blocks(given)])
 
 
@@ -120,7 +137,7 @@ def inducing(
         k = net.kernel(x, z, mask, z_mask, kinds=kind, dtype=dtype)
         return np.asarray(getattr(k, kind), float) @ half
 
-    return Features(net, kind, int(keep.sum()), of)
+    return Features(net, kind, int(keep.sum()), of, half)
 
 
 def twin_features(
@@ -188,14 +205,17 @@ def ridge(features: Features, x, y, *, noise: float, x_mask=None) -> Ridge:
 
     Args:
         features: the map.
-        x, x_mask: training inputs, arrays, memory maps or Zarr arrays.
+        x, x_mask: training inputs, arrays, memory maps or Zarr arrays; or, with inducing inputs z,
+            a finished K(x, z) such as `lf.gram(net, x, z, store=, scheduler=).nngp`, which workers
+            compute and a killed run resumes.
         y: `(n,)` or `(n, outputs)`.
         noise: variance of the targets' noise, above 0.
     """
-    given = inputs_of(x, x_mask, "x")
+    given = _given(x, x_mask)
+    n = given.shape[0] if isinstance(given, Tiled) else given.n
     targets = np.asarray(y, np.float64)
-    if targets.shape[:1] != (given.n,) or targets.ndim > 2:
-        raise ValueError(f"y has shape {targets.shape}; expected ({given.n},) or ({given.n}, k)")
+    if targets.shape[:1] != (n,) or targets.ndim > 2:
+        raise ValueError(f"y has shape {targets.shape}; expected ({n},) or ({n}, k)")
     if not noise > 0:
         raise ValueError(f"noise={noise!r} must be above 0")
     A = noise * np.eye(features.rank)
@@ -204,6 +224,13 @@ def ridge(features: Features, x, y, *, noise: float, x_mask=None) -> Ridge:
         A += phi.T @ phi
         b += phi.T @ targets[part]
     return Ridge(features, scipy.linalg.solve(A, b, assume_a="pos", check_finite=False))
+
+
+def _given(x, mask) -> Inputs | Tiled:
+    if not isinstance(x, Tiled):
+        return inputs_of(x, mask, "x")
+    x.check_complete()
+    return x
 
 
 def _rows(inputs: Inputs, index: np.ndarray) -> tuple[Any, Any]:

@@ -1,7 +1,12 @@
-"""What a store of tiles was computed from: canonical JSON, and its SHA-256 as an identity."""
+"""What a store of tiles was computed from: canonical JSON, and its SHA-256 as an identity.
+
+Two runs are one if everything but the revision is equal: the revision says where to find the
+sources, the engine's digest says whether they compute the same.
+"""
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import json
@@ -19,6 +24,8 @@ FORMAT = 1
 PRECISION = "highest"
 """Precision of matrix products: full float32 or float64 on every device."""
 _PACKAGES = ("jax", "jaxlib", "equinox", "numpy")
+_ENGINE = ("duals", "kernel", "layers", "scores", "tiles/compute.py", "tiles/inputs.py")
+_RECORDED = ("revision",)  # told, not compared
 
 
 def versions() -> dict[str, str]:
@@ -27,6 +34,43 @@ def versions() -> dict[str, str]:
 
     found = {name: metadata.version(name) for name in _PACKAGES}
     return {"limitformer": __version__, "python": platform.python_version(), **found}
+
+
+@functools.cache
+def engine() -> str:
+    """SHA-256 of the code that computes a tile, without its comments and docstrings."""
+    root = Path(__file__).parents[1]
+    files = [path for name in _ENGINE for path in sorted((root / name).rglob("*.py"))]
+    files += [root / name for name in _ENGINE if name.endswith(".py")]
+    sha = hashlib.sha256()
+    for path in sorted(files):
+        sha.update(
+            f"{path.relative_to(root).as_posix()}\n{code(path.read_text('utf-8'))}\n".encode()
+        )
+    return sha.hexdigest()
+
+
+def code(source: str) -> str:
+    """What a Python file does, in text: its syntax tree without docstrings.
+
+    Example:
+        >>> code("x = 1  # one") == code("'Numbers.'\\nx  =  1") != code("x = 2")
+        True
+    """
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and _is_text(body[0]):
+            del body[0]
+    return ast.dump(tree)
+
+
+def _is_text(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
 
 
 @functools.cache
@@ -53,9 +97,29 @@ def canonical(manifest: dict[str, Any]) -> str:
     return json.dumps(manifest, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
+def compared(manifest: dict[str, Any]) -> dict[str, Any]:
+    """What makes a run the same run: everything but what is only told."""
+    return {name: value for name, value in manifest.items() if name not in _RECORDED}
+
+
 def identity(manifest: dict[str, Any]) -> str:
-    """SHA-256 of the canonical form, 64 hexadecimal digits."""
-    return hashlib.sha256(canonical(manifest).encode()).hexdigest()
+    """SHA-256 of the canonical form of what is compared, 64 hexadecimal digits."""
+    return hashlib.sha256(canonical(compared(manifest)).encode()).hexdigest()
+
+
+def here() -> dict[str, Any]:
+    """What this process computes tiles with."""
+    return {"versions": versions(), "precision": PRECISION, "engine": engine()}
+
+
+def advice(stored: dict[str, Any], lines: list[str]) -> str:
+    """How to go on with a store whose engine is not this one, if that is what differs."""
+    revision = stored.get("revision")
+    if revision is None or not any(line.startswith("engine") for line in lines):
+        return ""
+    return (
+        f"\nits engine is that of revision {revision}: git worktree add ../engine {revision[:12]}"
+    )
 
 
 def differences(stored: dict[str, Any], asked: dict[str, Any], path: str = "") -> list[str]:

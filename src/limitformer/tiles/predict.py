@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from ..kernel.blocks import memory_budget
-from ..kernel.gram import KINDS
+from ..kernel.gram import DRAWS, KINDS
 from ..kernel.progress import Progress
 from ..layers.base import Layer, choice
 from .compute import Tiles
-from .gram import _layout
+from .gram import gram, layout_of
 from .inputs import inputs_of
+from .product import product
+from .schedule import runner
 
 
 def predict(
@@ -28,17 +30,21 @@ def predict(
     dtype: Any = np.float64,
     memory=None,
     tile: int | None = None,
+    store=None,
+    scheduler: Any = None,
     progress: bool | Callable = False,
 ) -> np.ndarray:
-    """The posterior mean K(x_new, x) alpha, tile by tile; no kernel is kept.
+    """The posterior mean K(x_new, x) alpha, tile by tile; without `store` no kernel is kept.
 
     Args:
-        net: the network; no scores may be drawn (their kernels are estimates: store them).
+        net: the network; without `store` no scores may be drawn (their kernels are estimates).
         x, x_mask: training inputs, as for `lf.gram`.
         alpha: `(n,)` or `(n, outputs)`, from `solve`.
         x_new, x_new_mask: any number of new inputs, arrays or memory maps.
         kind: "nngp" or "ntk".
         dtype, memory, tile, progress: as for `lf.gram`.
+        store: where K(x_new, x) goes, resumable as any Gram matrix.
+        scheduler: workers that compute and multiply its tiles; needs `store`.
 
     Returns:
         float64, `(m,)` or `(m, outputs)`.
@@ -50,16 +56,33 @@ def predict(
         raise ValueError(
             f"alpha has shape {weights.shape}; expected ({train.n},) or ({train.n}, outputs)"
         )
+    if store is not None or scheduler is not None:
+        K = gram(
+            net,
+            x_new,
+            x,
+            x_mask=x_new_mask,
+            y_mask=x_mask,
+            kinds=kind,
+            store=store,
+            scheduler=scheduler,
+            progress=progress,
+            memory=memory,
+            dtype=dtype,
+            tile=tile,
+        )
+        with runner(scheduler) as run:
+            return product(getattr(K, kind), weights, None if scheduler is None else run)
     flat = weights.reshape(train.n, -1)
     flat = flat if train.order is None else flat[train.order]
-    layout = _layout(net, new, train, np.dtype(dtype), tile)
+    layout = layout_of(net, new, train, np.dtype(dtype), tile)
     if layout.tokens:
         raise ValueError("predictions need a network with a readout such as lf.MeanPool()")
-    run = Tiles(net, layout, new, train, (kind,), dtype, None, 1, memory_budget(memory))
+    run = Tiles(net, layout, new, train, (kind,), dtype, None, DRAWS, memory_budget(memory))
     if run.random:
         raise ValueError(
-            "the network draws scores, and its kernel is an estimate; store it with "
-            "lf.gram(net, x_new, x, store=) and multiply, K.nngp @ alpha"
+            "the network draws scores, and its kernel is an estimate; keep it: "
+            'predict(..., store="K_new.zarr")'
         )
     out = np.zeros((new.n, flat.shape[1]))
     report, todo = Progress.of(progress), layout.tiles()

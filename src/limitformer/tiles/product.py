@@ -30,7 +30,7 @@ def product(matrix: Matrix, V, run: Callable | None = None) -> np.ndarray:
     x, y = matrix.orders
     flat = V.reshape(m, -1)
     flat = flat if y is None else flat[y]
-    out = stored_product(matrix, flat) if run is None else _shared(matrix, flat, run)
+    out = stored_product(matrix, flat, run)
     if x is not None:
         back = np.empty_like(out)
         back[x] = out
@@ -38,11 +38,15 @@ def product(matrix: Matrix, V, run: Callable | None = None) -> np.ndarray:
     return out.reshape(n, *V.shape[1:])
 
 
-def stored_product(matrix: Matrix, V: np.ndarray, tiles=None) -> np.ndarray:
-    """K V of some tiles in the order of the store."""
+def stored_product(matrix: Matrix, V: np.ndarray, run: Callable | None = None) -> np.ndarray:
+    """K V in the order of the store, here or on workers."""
+    return _of_tiles(matrix, V, matrix.layout.tiles()) if run is None else _shared(matrix, V, run)
+
+
+def _of_tiles(matrix: Matrix, V: np.ndarray, tiles) -> np.ndarray:
     layout = matrix.layout
     out = np.zeros((layout.n, V.shape[1]))
-    for i, j in layout.tiles() if tiles is None else tiles:
+    for i, j in tiles:
         value = matrix.tile(i, j).astype(np.float64, copy=False)
         rows, cols = layout.row(i), layout.col(j)
         out[rows] += value @ V[cols]
@@ -56,7 +60,7 @@ def part_product(index: int, url: str, identity: str, name: str, tiles, V: np.nd
     store = open_store(url)
     if store.identity != identity:
         raise RuntimeError(f"{url} now holds another run; start again")
-    return index, stored_product(Tiled(store, name), V, tiles)
+    return index, _of_tiles(Tiled(store, name), V, tiles)
 
 
 def _shared(matrix: Matrix, V: np.ndarray, run: Callable) -> np.ndarray:

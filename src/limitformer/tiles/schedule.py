@@ -1,4 +1,4 @@
-"""Run the tasks of a Gram matrix: threads of this process, an executor, or Dask.
+"""Run the tasks of a Gram matrix: in this process, by an executor, or on Dask workers.
 
 Tasks are pure and the store knows what is finished, so there is nothing to recover: whatever
 stops a run, the same call again computes the tiles that are missing.
@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from typing import Any
 
-import jax
-
 from ..extras import optional
-from .task import run_tile, use_device
+from .task import run_tile
 
 _AHEAD = 512  # tasks that a scheduler knows of at once
 _DEATHS = 20  # workers that may die over one tile before the tile is given up
@@ -28,22 +25,11 @@ def runner(scheduler) -> Iterator[Callable]:
     """A function `run(function, calls)` that yields results of `function(*call)` as they come.
 
     Args:
-        scheduler: None (one thread per local JAX device), a Dask client or its address, or an
-            executor of `concurrent.futures`.
+        scheduler: None (this process), a Dask client or its address, or an executor of
+            `concurrent.futures`.
     """
     if scheduler is None:
-        count = itertools.count()
-        lock = threading.Lock()
-
-        def start() -> None:
-            with lock:
-                use_device(next(count))
-
-        pool = ThreadPoolExecutor(len(jax.local_devices()), initializer=start)
-        try:
-            yield lambda function, calls: _executed(pool, function, calls)
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+        yield _here
     elif isinstance(scheduler, Executor):
         yield lambda function, calls: _executed(scheduler, function, calls)
     elif isinstance(scheduler, str):
@@ -68,6 +54,15 @@ def run_tiles(store, todo, scheduler, progress) -> None:
             done += 1
             if progress is not None:
                 progress(done, total)
+
+
+def _here(function: Callable, calls) -> Iterator[Any]:
+    try:
+        for call in calls:
+            yield function(*call)
+    except Exception as error:
+        error.add_note(_AGAIN)
+        raise
 
 
 def _executed(pool: Executor, function: Callable, calls) -> Iterator[Any]:
@@ -120,6 +115,8 @@ def _on_dask(client: Any, function: Callable, calls) -> Iterator[Any]:
                 submit(call, deaths + 1)
             else:
                 raise ConnectionError(f"the Dask scheduler went away ({future.status}); {_AGAIN}")
+    except distributed.comm.CommClosedError as error:
+        raise ConnectionError(f"the Dask scheduler went away ({error}); {_AGAIN}") from error
     finally:
         with contextlib.suppress(Exception):
             client.cancel(list(known))

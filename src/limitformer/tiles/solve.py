@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
@@ -10,17 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..gp.noise import variances
-from ..kernel.blocks import memory_budget
 from ..kernel.progress import Progress
-from ..layers.base import choice
-from .cg import RANK, conjugate_gradients
-from .cholesky import LARGEST, InMemory, OnDisk
-from .matrix import Matrix, as_matrix
-from .product import product
-from .schedule import runner
-
-METHODS = ("auto", "cholesky", "disk", "cg")
+from .cg import RANK
+from .matrix import as_matrix
+from .solver import solver
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -62,9 +54,9 @@ def solve(
 ) -> Solution:
     """Solve (K + D) alpha = y.
 
-    "cholesky" needs the matrix in memory, once. "disk" is an exact factor by panels in a scratch
+    "cholesky" needs half of the matrix in memory. "disk" is an exact factor by panels in a scratch
     folder, for a few times memory. "cg" iterates with the tiles where they are, preconditioned by
-    a Nystrom approximation of random columns. "auto": Cholesky if the matrix fits, else "cg".
+    a Nystrom approximation of random columns. "auto": Cholesky if its factor fits, else "cg".
 
     Args:
         K: a kernel of a finished Gram matrix, such as `gram.nngp`, or an array.
@@ -90,69 +82,18 @@ def solve(
         >>> solution.alpha.round(12).tolist(), solution.method
         ([0.5, 0.5, 0.5], 'cholesky')
     """
-    choice("method", method, METHODS)
-    matrix = as_matrix(K, square=True)
-    n = matrix.shape[0]
+    options = {"method": method, "tolerance": tolerance, "limit": limit, "rank": rank, "seed": seed}
+    options |= {"memory": memory, "scheduler": scheduler, "scratch": scratch}
+    n = as_matrix(K, square=True).shape[0]
     targets = np.asarray(y, np.float64)
     if targets.shape[:1] != (n,) or targets.ndim > 2 or not np.isfinite(targets).all():
         raise ValueError(
             f"y has shape {targets.shape}; expected finite numbers ({n},) or ({n}, outputs)"
         )
-    B = targets.reshape(n, -1)
-    D = variances(noise, diagonal(matrix))
-    budget = memory_budget(memory)
-    if method == "auto":
-        method = "cholesky" if 8 * n * n <= budget and n <= LARGEST else "cg"
-    if method == "cg":
-        if not (D > 0).all():
-            raise ValueError('method="cg" needs noise above 0, for example noise=lf.relative(1e-6)')
-        with runner(scheduler) as run:
-            found = conjugate_gradients(
-                matrix,
-                D,
-                B,
-                tolerance=tolerance,
-                limit=limit,
-                rank=rank,
-                seed=seed,
-                run=None if scheduler is None else run,
-                state=None if state is None else Path(state),
-                progress=Progress.of(progress),
-            )
-        alpha = found.X.reshape(targets.shape)
-        return Solution(alpha, found.residual, D, "cg", found.iterations)
-    if method == "cholesky" and n > LARGEST:
-        raise ValueError(
-            f'method="cholesky" takes at most {LARGEST} inputs (LAPACK\'s 32-bit indices), this '
-            f'kernel has {n}; use method="disk" or "cg"'
-        )
-    order = matrix.orders[0]
-    stored = D if order is None else D[order]
-    factor = (
-        InMemory.of(matrix, stored)
-        if method == "cholesky"
-        else OnDisk.of(matrix, stored, budget, scratch)
+    saved = None if state is None else Path(state)
+    with solver(K, noise, **options) as inverse:
+        found = inverse.apply(targets.reshape(n, -1), state=saved, progress=Progress.of(progress))
+    alpha = found.X.reshape(targets.shape)
+    return Solution(
+        alpha, found.residual, inverse.noise, inverse.method, found.iterations, inverse.logdet
     )
-    with contextlib.closing(factor):
-        found = factor.solve(B if order is None else B[order])
-        logdet = factor.logdet
-    alpha = found
-    if order is not None:
-        alpha = np.empty_like(found)
-        alpha[order] = found
-    gap = product(matrix, alpha) + D[:, None] * alpha - B
-    sizes = np.linalg.norm(B, axis=0)
-    residual = float((np.linalg.norm(gap, axis=0) / np.where(sizes > 0, sizes, 1.0)).max())
-    return Solution(alpha.reshape(targets.shape), residual, D, method, 0, logdet)
-
-
-def diagonal(matrix: Matrix) -> np.ndarray:
-    """The diagonal, in the caller's order and float64."""
-    parts = [np.diagonal(matrix.tile(i, i)) for i in range(matrix.layout.grid[0])]
-    found = np.concatenate(parts).astype(np.float64)
-    order = matrix.orders[0]
-    if order is None:
-        return found
-    out = np.empty_like(found)
-    out[order] = found
-    return out

@@ -21,6 +21,7 @@ from .inputs import Inputs, blocks
 from .layout import Layout
 from .location import Location
 from .manifest import FORMAT, identity
+from .schema import check_form
 
 _ABOUT = "limitformer"
 _CODECS = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
@@ -298,7 +299,10 @@ def stored_manifest(location: Location) -> dict[str, Any] | None:
         raise ValueError(
             f"{location.url} has format {about.get('format')!r}, this version reads {FORMAT}"
         )
-    return None if "unfinished" in about else about
+    if "unfinished" in about:
+        return None
+    check_form(about, location.url)
+    return about
 
 
 def transposed(tile: np.ndarray) -> np.ndarray:

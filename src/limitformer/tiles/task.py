@@ -6,32 +6,32 @@ comes out, and running it twice is harmless.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from typing import Any
 
-import jax
-
 from ..files import loads
 from .compute import Tiles
-from .manifest import PRECISION, differences, key_from_json, versions
+from .manifest import advice, differences, here, key_from_json
 from .store import TileStore, open_store
 
-_known = threading.local()  # records live on a thread's device
+_known = threading.local()  # records are kept by one thread
 
 
 def tiles_of(store: TileStore) -> Tiles:
     """What computes the tiles of a store, rebuilt from its manifest.
 
     Raises:
-        RuntimeError: this process has other versions, whose numbers would not be the same.
+        RuntimeError: this process has other versions or another engine, whose numbers would not
+            be the same.
     """
     about = store.manifest
-    here = versions()
-    if here != about["versions"] or about["precision"] != PRECISION:
-        asked = {"versions": here, "precision": PRECISION}
-        other = "; ".join(differences({name: about[name] for name in asked}, asked))
-        raise RuntimeError(f"this process cannot continue {store.location.url}: {other}")
+    own = here()
+    lines = differences({name: about.get(name) for name in own}, own)
+    if lines:
+        raise RuntimeError(
+            f"this process cannot continue {store.location.url}: {'; '.join(lines)}"
+            f"{advice(about, lines)}"
+        )
     net: Any = loads(about["network"])
     x = store.inputs("x")
     y = None if store.layout.symmetric else store.inputs("y")
@@ -47,11 +47,6 @@ def tiles_of(store: TileStore) -> Tiles:
         about["draws"] or 1,
         about["tiles"]["memory"],
     )
-
-
-def use_device(index: int) -> None:
-    """Compute this thread's tiles on one of the local JAX devices."""
-    _known.device = jax.local_devices()[index]
 
 
 def run_tile(url: str, identity: str, i: int, j: int) -> None:
@@ -70,7 +65,4 @@ def run_tile(url: str, identity: str, i: int, j: int) -> None:
         _known.run = url, identity
     if not _known.store.damaged([(i, j)]):
         return  # a scheduler that lost the answer asks twice
-    device = getattr(_known, "device", None)
-    with contextlib.nullcontext() if device is None else jax.default_device(device):
-        values = _known.tiles(i, j)
-    _known.store.write(i, j, values)
+    _known.store.write(i, j, _known.tiles(i, j))
