@@ -131,6 +131,14 @@ def test_masks_and_rows(here, capsys):
     assert found.x.shape == (2, 4, 2) and found.mask.dtype == bool and len(found.mask) == 2
 
 
+def test_doctor_finds_packages_by_their_own_names():
+    from limitformer.cli import doctor
+
+    assert doctor._there("scikit-learn")
+    assert doctor._there("dask-jobqueue")  # its module is dask_jobqueue
+    assert not doctor._there("no-such-package")
+
+
 def test_doctor_says_what_to_install(monkeypatch, capsys):
     from limitformer.cli import doctor
 

@@ -1,7 +1,6 @@
 """`limitformer doctor`: is everything here that the library needs?"""
 
 import dataclasses
-import importlib.util
 import os
 import re
 import shutil
@@ -14,10 +13,6 @@ import typer
 from limitformer.cli.command import command
 from limitformer.cli.shell import Shell, versions
 
-MODULES = {  # where a package's module has another name
-    "scikit-learn": "sklearn",
-    "dask": "distributed",
-}
 ROOM = 2 * 2**30  # bytes of free memory under which work is cramped
 
 
@@ -116,7 +111,7 @@ def _extras() -> Iterator[Finding]:
     except metadata.PackageNotFoundError:
         yield Finding("extras", "limitformer is not installed", 'pip install -e ".[all]"')
         return
-    inside = {"all", "test", "dev"}
+    inside = {"all", "test", "dev", "docs"}
     for extra in (name for name in names if name not in inside):
         marker = re.compile(rf"extra == ['\"]{extra}['\"]")
         packages = [re.match(r"[\w.-]+", r)[0] for r in required if marker.search(r)]  # type: ignore[index]
@@ -132,4 +127,8 @@ def _extras() -> Iterator[Finding]:
 
 
 def _there(package: str) -> bool:
-    return importlib.util.find_spec(MODULES.get(package, package)) is not None
+    try:
+        metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
