@@ -4,6 +4,7 @@ from .describe import Description, describe
 from .errors import NetworkFileError
 from .one_line import one_line
 from .read import from_dict, load, loads
+from .schema import schema
 from .toml import to_toml
 from .write import FORMAT, digest, to_dict
 
@@ -17,6 +18,7 @@ __all__ = [
     "load",
     "loads",
     "one_line",
+    "schema",
     "to_dict",
     "to_toml",
 ]

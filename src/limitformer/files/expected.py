@@ -26,10 +26,16 @@ def check_argument(kind: Kind, name: str, value: Any) -> str | None:
     Only annotations made of numbers, strings, bools and lists of numbers are judged; a list of
     numbers may be given as one number, for the constructor to accept or refuse.
     """
-    members = {_judged(part, kind) for part in _parts(kind.hints.get(name, Any))}
-    if None in members or any(_fits(value, member) for member in members):
+    members = judged(kind, name)
+    if members is None or any(_fits(value, member) for member in members):
         return None
     return "expected " + " or ".join(text for member, text in _NAMES.items() if member in members)
+
+
+def judged(kind: Kind, name: str) -> set[Any] | None:
+    """The plain types that an argument may have; None if only its constructor can tell."""
+    members = {_judged(part, kind) for part in _parts(kind.hints.get(name, Any))}
+    return None if None in members else members
 
 
 def takes_list(kind: Kind, name: str) -> bool:
