@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from limitformer.cli import INTERRUPTED, experiments, reader_gone
+from limitformer.cli.page import check_page, write_page
 from limitformer.cli.shell import Shell, document
 
 # What the library raises for what a user can mend; anything else is a defect and shows where.
@@ -25,6 +26,9 @@ class Usage(Exception):
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")]
+ReportFile = Annotated[
+    Path | None, typer.Option("--report", metavar="FILE", help="Also write an HTML page about it.")
+]
 ExperimentFile = Annotated[
     Path | None,
     typer.Option("--experiment", metavar="FILE", help="TOML with network, data and options."),
@@ -65,6 +69,7 @@ def command(
         def run(ctx: Any, **given: Any) -> None:
             shell = Shell(prefix or name, given.pop("json"))
             debug, file = given.pop("debug"), given.pop("experiment", None)
+            shell.report = given.pop("report", None)
             with _explained(shell, ctx.command_path.partition(" ")[2], debug, kept):
                 start = time.perf_counter()
                 if file is not None:
@@ -72,7 +77,11 @@ def command(
                     chosen = {k for k in given if _on_command_line(ctx, k)}
                     given |= experiments.settings(section or name, file, data, chosen)
                 shell.settings = {k: v for k, v in given.items() if v is not None}
+                if shell.report is not None:
+                    check_page(shell)
                 result = function(shell, **given)
+                if shell.report is not None:
+                    write_page(shell, time.perf_counter() - start)
                 if shell.json:
                     print(document(shell, result, time.perf_counter() - start))
                 sys.stdout.flush()
@@ -82,10 +91,10 @@ def command(
         keyword = inspect.Parameter.KEYWORD_ONLY
         shared = {"json": Json, "debug": Debug}
         if data is not None:
-            shared = {"experiment": ExperimentFile, **shared}
+            shared = {"report": ReportFile, "experiment": ExperimentFile, **shared}
         added = [
             inspect.Parameter(
-                k, keyword, default=None if k == "experiment" else False, annotation=v
+                k, keyword, default=False if k in ("json", "debug") else None, annotation=v
             )
             for k, v in shared.items()
         ]

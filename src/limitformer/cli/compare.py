@@ -102,6 +102,9 @@ def compare(
             for s in summary
         ],
     )
+    shell.draw(
+        lambda ax: _errors(ax, summary), "Relative error of the twins' kernels against their width."
+    )
     largest = max(summary[-1][kind]["largest_z"] for kind in ("nngp", "ntk"))
     agree = largest < AGREE
     shell.print(
@@ -120,3 +123,15 @@ def compare(
             for kind in found[-1].value
         },
     }
+
+
+def _errors(ax, summary: list[dict]) -> None:
+    """Errors by width, on logarithmic axes."""
+    finite = [row for row in summary if row["width"] is not None]
+    for kind in ("nngp", "ntk"):
+        errors = [row[kind]["relative_error"] for row in finite]
+        ax.loglog([row["width"] for row in finite], errors, "o-", label=kind.upper())
+    ax.set_xlabel("width")
+    ax.set_ylabel("relative error")
+    ax.grid(axis="y")
+    ax.legend()

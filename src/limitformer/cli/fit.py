@@ -175,6 +175,7 @@ def _calibrated(post, scaling) -> Any:
 
 def _report(shell: Shell, fit: "Fit", inputs: str, path: Any, by: str) -> dict:
     """Print the table and return the result."""
+    from limitformer import plot
     from limitformer.cli.numbers import rounded, with_error
 
     post = fit.posterior
@@ -227,6 +228,8 @@ def _report(shell: Shell, fit: "Fit", inputs: str, path: Any, by: str) -> dict:
         }
     shell.print(f"{post.net!r}", f"{post.kind} on {inputs}")
     shell.table((), rows)
+    if path is not None:
+        shell.draw(lambda ax: plot.plot_ridge_path(path, ax), "What each ridge would give.")
     return result
 
 

@@ -56,6 +56,7 @@ def kernel(
     """Compute the kernels (NNGP, NTK) of a network on inputs."""
     import numpy as np
 
+    from limitformer import plot
     from limitformer.cli.inputs import inputs, network
     from limitformer.cli.numbers import draw_options, rounded
     from limitformer.cli.read import read
@@ -107,6 +108,10 @@ def kernel(
         ],
     )
     for kind in names if len(shape) == 2 else ():
+        shell.draw(
+            lambda ax, kind=kind: plot.plot_gram(values[kind], ax, label=kind.upper()),
+            f"{kind.upper()} of the inputs.",
+        )
         corner = values[kind][:_CORNER, :_CORNER]
         shell.print(f"{kind.upper()}{'' if shape == corner.shape else ', first rows and columns'}")
         shell.print(np.array2string(corner, precision=4, suppress_small=True))

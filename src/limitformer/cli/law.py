@@ -43,6 +43,7 @@ def law(
     """
     import jax
 
+    from limitformer import plot
     from limitformer.cli.inputs import finite_heads, inputs, network
     from limitformer.cli.numbers import rounded, with_error
     from limitformer.cli.write import check_out, write
@@ -86,6 +87,10 @@ def law(
             )
             for i in range(min(points, 20))
         ],
+    )
+    shell.draw(
+        lambda ax: plot.plot_density(found, ax, label="this network"),
+        "Density of the first input's output, against the Gaussian of the same variance.",
     )
     shell.print(f"A Gaussian has spread 0, kurtosis 0, P = {rounded(GAUSSIAN_TAIL, 2)} and KL 0.")
     result = {

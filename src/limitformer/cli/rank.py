@@ -1,5 +1,7 @@
 """`limitformer rank`: does a checkpoint lose rank with depth, and which paths carry its output?"""
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -42,7 +44,7 @@ def rank(
         if tokens < 2:
             raise ValueError(f"--tokens {tokens}: collapse needs at least two tokens")
         ids = ids[:tokens]
-    found = rank_report(loaded, ids, out)
+    found = rank_report(loaded, ids, out, command=shlex.join(["limitformer", *sys.argv[1:]]))
     shell.print(found.verdict, f"\n{out.resolve().as_uri()}")
     return {
         "verdict": found.verdict,

@@ -7,9 +7,27 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 PACKAGES = ("limitformer", "jax", "jaxlib", "numpy", "scipy", "equinox")
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """A table that was shown; see `Shell.table`."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    left: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawing:
+    """A drawing for the page; see `Shell.draw`."""
+
+    plot: Callable[[Any], Any]
+    caption: str
 
 
 @dataclasses.dataclass
@@ -21,6 +39,8 @@ class Shell:
         json: whether the result goes to standard output as JSON instead of text.
         settings: what it was asked, for the JSON.
         status: the exit status at the end.
+        report: page to write about the run, None for none.
+        shown: what was shown so far, for the page: lines, tables and drawings.
         below_table: whether the last thing printed was a table; a line is left free below it.
     """
 
@@ -28,10 +48,13 @@ class Shell:
     json: bool = False
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     status: int = 0
+    report: Path | None = None
+    shown: list[Any] = dataclasses.field(default_factory=list)
     below_table: bool = False
 
     def print(self, *lines: Any) -> None:
         """Text of the result on standard output; nothing with --json."""
+        self.shown += lines
         if not self.json:
             print(*([""] if self.below_table else []), *lines, sep="\n")
             self.below_table = False
@@ -48,6 +71,7 @@ class Shell:
             rows: cells.
             left: how many columns are aligned left.
         """
+        self.shown.append(Shown(tuple(head), tuple(tuple(row) for row in rows), left))
         if self.json:
             return
         from rich import box
@@ -71,6 +95,16 @@ class Shell:
             console.print(table)
         print("", *(line.rstrip() for line in text.get().splitlines()), sep="\n")
         self.below_table = True
+
+    def draw(self, plot: Callable[[Any], Any], caption: str) -> None:
+        """A drawing on the page of the run, if there will be one.
+
+        Args:
+            plot: draws on the matplotlib Axes that it is given.
+            caption: what it shows.
+        """
+        if self.report is not None:
+            self.shown.append(Drawing(plot, caption))
 
     @contextlib.contextmanager
     def progress(self, what: str) -> Iterator[Callable[[int, int, float], None] | bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ class RankReport:
         signs: sums over individual paths.
         heads: the output by the last head.
         verdict: in words.
+        settings: what the numbers depend on; seconds: that they took.
     """
 
     trained: Curves
@@ -56,9 +58,13 @@ class RankReport:
     signs: SignedSums
     heads: Contributions
     verdict: str
+    settings: dict[str, Any]
+    seconds: float
 
 
-def rank_report(model: Model, x: Any, out: str | Path | None = None, *, key=None) -> RankReport:
+def rank_report(
+    model: Model, x: Any, out: str | Path | None = None, *, key=None, command: str = ""
+) -> RankReport:
     """Analyse a model on one input, and write an HTML page about it.
 
     Args:
@@ -66,6 +72,7 @@ def rank_report(model: Model, x: Any, out: str | Path | None = None, *, key=None
         x: text, token ids, an image or a stream.
         out: file to write; None writes nothing.
         key: of the initial weights and the random signs; fixed unless given.
+        command: what makes the page again, for the page.
 
     Raises:
         FileExistsError: `out` exists and is not such a report.
@@ -74,6 +81,7 @@ def rank_report(model: Model, x: Any, out: str | Path | None = None, *, key=None
 
     if out is not None:
         check_target(Path(out), GENERATOR)
+    start = time.perf_counter()
     key = jax.random.key(0) if key is None else key
     trained, attention = profiles(model, x)
     initial, attention_initial = _anew(model, x, jax.random.fold_in(key, 0))
@@ -90,9 +98,19 @@ def rank_report(model: Model, x: Any, out: str | Path | None = None, *, key=None
         random_signs(model, x, key=jax.random.fold_in(key, 1), draws=8),
         head_contributions(model, x),
         _verdict(trained, initial, attention, paths),
+        {
+            "model": model.name,
+            "text": x if isinstance(x, str) else f"{len(paths.output)} tokens",
+            "key": np.asarray(jax.random.key_data(key)).tolist(),
+            "score draws of the limit": _DRAWS,
+            "models drawn anew": _ANEW,
+            "dtype": str(paths.output.dtype),
+        },
+        time.perf_counter() - start,
     )
     if out is not None:
-        write_report(Path(out), rank_page(model, found), GENERATOR)
+        again = command or f"limitformer.models.rank_report(model, x, {str(out)!r})"
+        write_report(Path(out), rank_page(model, found, again), GENERATOR)
     return found
 
 

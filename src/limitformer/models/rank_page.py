@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 from decimal import Decimal
 
 import numpy as np
 
 from ..report.figures import drawing
 from ..report.html import Markup, facts, figure, gallery, page, section, table
+from ..report.provenance import provenance
 from .rank import GENERATOR, SHOWN, RankReport
 from .spec import Model
 
@@ -15,8 +17,14 @@ _MODEL, _ANEW, _LIMIT = "#3f83dd", "#e0812f", "#3a7d44"
 _ROWS = 12
 
 
-def rank_page(model: Model, r: RankReport) -> str:
-    """The report as one HTML file that refers to nothing outside of it."""
+def rank_page(model: Model, r: RankReport, command: str) -> str:
+    """The report as one HTML file that refers to nothing outside of it.
+
+    Args:
+        model: that was analysed.
+        r: what was found.
+        command: what makes the page again.
+    """
     n, d = r.paths.output.shape
     about = facts({"layers": model.depth, "heads": max(model.heads), "channels": d, "tokens": n})
     curves = [
@@ -56,6 +64,9 @@ def rank_page(model: Model, r: RankReport) -> str:
             "The output by the last head that a signal passed, with that head's map. Layers and "
             "heads count from 0.",
             _heads_table(r),
+        ),
+        provenance(
+            r.settings, {"analysis": r.seconds}, command, datetime.datetime.now().astimezone()
         ),
     ]
     return page(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import os
@@ -25,26 +26,33 @@ PACKAGES = (
 
 
 def provenance(
-    settings: Any, seconds: Mapping[str, float], command: str, date: datetime.datetime, dtype: str
+    settings: Any,
+    seconds: Mapping[str, float],
+    command: str,
+    date: datetime.datetime,
+    dtype: str = "",
 ) -> html.Markup:
     """The last section of a report.
 
     Args:
-        settings: a dataclass with everything that the numbers depend on.
+        settings: a dataclass or a mapping with everything that the numbers depend on.
         seconds: by step.
         command: what to run to make the page again.
         date: of the run.
-        dtype: that kernels were computed in.
+        dtype: that kernels were computed in, if it is not a setting.
     """
     times = [(name, f"{value:.1f} s") for name, value in seconds.items()]
-    times.append(("together", f"{sum(seconds.values()):.1f} s"))
-    values = [
-        (field.name, _plain(getattr(settings, field.name)))
-        for field in dataclasses.fields(settings)
-    ]
+    if len(times) > 1:
+        times.append(("together", f"{sum(seconds.values()):.1f} s"))
+    if not isinstance(settings, Mapping):
+        settings = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
+    values = [(name, _plain(value)) for name, value in settings.items()]
     versions = [("Python", platform.python_version())]
-    versions += [(name, metadata.version(name)) for name in PACKAGES]
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions.append((name, metadata.version(name)))
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    kernels = f" Kernels in {dtype}." if dtype else ""
     return html.section(
         "Settings",
         "Everything that these numbers depend on. The same settings give the same numbers on the "
@@ -57,7 +65,7 @@ def provenance(
                 html.table(
                     ("part", "version"),
                     versions,
-                    f"{machine}. Kernels in {dtype}. {date:%Y-%m-%d %H:%M %Z}",
+                    f"{machine}.{kernels} {date:%Y-%m-%d %H:%M %Z}",
                     "lr",
                 ),
             ],
