@@ -291,13 +291,20 @@ def test_it_opens_the_browser(monkeypatch):
 
 
 def test_ctrl_c_ends_it():
-    code = "import sys; from limitformer.explore.server import serve; sys.exit(serve(0, False))"
+    code = (
+        "import signal, sys; from limitformer.explore.server import serve; "
+        "signal.signal(signal.SIGINT, signal.default_int_handler); "  # a job's is ignored
+        "sys.exit(serve(0, False))"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
-        assert "Explorer at http://127.0.0.1:" in process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        try:
+            assert process.stdout is not None
+            assert "Explorer at http://127.0.0.1:" in process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 0
     assert "Stopped." in out and "Traceback" not in err
