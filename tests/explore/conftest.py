@@ -80,8 +80,10 @@ class Chromium:
         if self._session:
             message["sessionId"] = self._session
         os.write(self._to, json.dumps(message).encode() + b"\0")
+        end = time.monotonic() + 120
         while True:
             found = self._next()
+            assert time.monotonic() < end, f"the browser does not answer {method}"
             if found.get("id") == self._count:
                 assert "error" not in found, found
                 return found["result"]
@@ -136,7 +138,10 @@ class Chromium:
         os.close(self._to)
         os.close(self._from)
         self._process.terminate()
-        self._process.wait(30)
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
 
 
 @pytest.fixture(scope="module")
