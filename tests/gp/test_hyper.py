@@ -18,8 +18,7 @@ NET = lf.Serial(
 X, Y = rng.normal(size=(9, 3, 2)), rng.normal(size=(9, 1))
 
 
-@pytest.mark.parametrize("objective", ["evidence", "loo"])
-@pytest.mark.parametrize("field", ["nngp", "ntk"])
+@pytest.mark.parametrize(("objective", "field"), [("evidence", "nngp"), ("loo", "ntk")])
 def test_gradient(objective, field, monkeypatch):
     """Tiles of 4 on 9 inputs: edges, diagonal and off-diagonal tiles."""
     monkeypatch.setattr("limitformer.gp.hyper._LARGEST_TILE", 4)

@@ -49,6 +49,7 @@ def test_standard_errors_are_honest():
         assert 0.6 < values.std(ddof=1) / said < 1.6
 
 
+@pytest.mark.slow
 def test_heads_needed(key):
     net = lf.Serial(lf.Attention(qk_std=2.0), lf.FirstToken())
     found = heads_needed(net, X, key=key, closeness=1e-3, draws=2000)

@@ -26,7 +26,7 @@ def close(found, value, sem=0.0, times=5):
     assert np.all(np.abs(found.value - value) < times * np.hypot(found.sem, sem)), (found, value)
 
 
-@pytest.mark.parametrize(("heads", "s"), [(1, 4), (4, 4), (2, 8)])
+@pytest.mark.parametrize(("heads", "s"), [(1, 4), (2, 8)])
 def test_one_layer_on_independent_tokens(heads, s, key):
     """E[v], the excess kurtosis 3 CV(v)^2 / H and the spread CV(v) / sqrt(H) of theory 3."""
     x = np.sqrt(s) * np.eye(s)[None]

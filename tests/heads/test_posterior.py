@@ -41,7 +41,9 @@ def by_importance(net, noise, key, draws, mask=None):
     [
         pytest.param(NET, id="known features"),
         pytest.param(
-            lf.Serial(lf.Dense(), lf.Relu(), NET.layers[1], lf.MeanPool()), id="joint features"
+            lf.Serial(lf.Dense(), lf.Relu(), NET.layers[1], lf.MeanPool()),
+            id="joint features",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             lf.Serial(lf.Dense(), lf.Repeat(lf.Residual(lf.Attention(heads=2)), 2), lf.MeanPool()),

@@ -35,6 +35,7 @@ def untied():
     return profile["cosine"][-4:], profile.kernel.sem("cosine")[-4:]
 
 
+@pytest.mark.slow
 def test_groups_of_one_layer_are_independent_layers():
     found = shared_profile(ALBERT | {"num_hidden_groups": 3}, IDS, draws=256)
     mean, sem = untied()

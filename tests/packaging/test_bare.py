@@ -6,11 +6,14 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import limitformer as lf
 
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_core_works_alone_and_names_each_missing_extra():
     found = subprocess.run(
         [sys.executable, Path(__file__).parent / "bare.py", "--block"],

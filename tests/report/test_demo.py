@@ -155,6 +155,7 @@ CHECKS = (
 )
 
 
+@pytest.mark.slow
 def test_the_demo_from_end_to_end(made, subtests):
     """One run serves all checks: workers would each repeat it for tests of their own."""
     for check in CHECKS:

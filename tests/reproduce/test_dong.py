@@ -122,6 +122,7 @@ def imdb_folder(root):
     return root / "aclImdb"
 
 
+@pytest.mark.slow
 def test_commands(tmp_path, capsys):
     data = ["--data", str(imdb_folder(tmp_path)), "--samples", "2", "--tokens", "8"]
     out = ["--out", str(tmp_path / "out")]

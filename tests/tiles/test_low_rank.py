@@ -55,6 +55,7 @@ def test_stored_kernels_of_inducing_inputs(tmp_path):
         next(tiles.inducing(NET, X[:5]).blocks(K.nngp))
 
 
+@pytest.mark.slow
 def test_twin_features_come_closer_with_width(key):
     values = []
     for width in (16, 1024):

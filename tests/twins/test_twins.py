@@ -320,7 +320,6 @@ DEFAULT = {
     "layernorm act",
     "linear softmax",
     "residual raw",
-    "two pre-LN softmax blocks",
 }
 
 
