@@ -1,7 +1,9 @@
 """Clusters: settings of workers, one GPU each, and the files of examples/cluster."""
 
+import contextlib
 import importlib.util
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +28,16 @@ def test_one_worker_per_gpu_each_sees_its_own():
     assert threads == [1, 1]
     with pytest.raises(ValueError, match=r"workers=3 and gpus=\[0\]: one worker per GPU"):
         tiles.local_cluster(3, gpus=[0])
+
+
+@pytest.mark.parametrize("options", [{"workers": 1}, {"gpus": [0]}])
+def test_a_second_cluster_finds_a_port(options):
+    with socket.socket() as taken:
+        with contextlib.suppress(OSError):  # somebody else has Dask's usual port: as good
+            taken.bind(("", 8787))
+            taken.listen()
+        with tiles.local_cluster(**options) as cluster, cluster.get_client() as client:
+            client.wait_for_workers(1)
 
 
 def test_script_of_the_examples_runs(tmp_path):

@@ -25,6 +25,8 @@ QUIET = {
 }
 """Settings of Dask for tasks of seconds."""
 
+_ANY_PORT = "127.0.0.1:0"  # of the scheduler's pages: several clusters may run side by side
+
 
 def local_cluster(
     workers: int | None = None, *, gpus: Sequence[int] | None = None, **options
@@ -54,10 +56,10 @@ def local_cluster(
                 n_workers=workers,
                 threads_per_worker=1,
                 processes=True,
-                dashboard_address=None,
+                dashboard_address=_ANY_PORT,
                 **options,
             )
-        scheduler = {"host": "127.0.0.1", "dashboard": False}
+        scheduler = {"host": "127.0.0.1", "dashboard": False, "dashboard_address": _ANY_PORT}
         pinned = {
             gpu: {
                 "cls": distributed.Nanny,
