@@ -1,5 +1,6 @@
 """Ways to multiply are asked for by name, and only where they exist."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -27,3 +28,11 @@ def test_faster_ones_are_for_float32_on_a_gpu(products):
 def test_unknown_name():
     with pytest.raises(ValueError, match="products='fp8'; expected one of 'float32', 'bf16x6'"):
         NET.kernel(X, products="fp8")
+
+
+def test_kernels_inside_jit_are_in_full_too():
+    """A GPU's own default would be tf32."""
+    jaxpr = str(jax.make_jaxpr(lambda x: NET.kernel(x).nngp)(X))
+    assert "Precision.HIGHEST" in jaxpr and "precision=None" not in jaxpr
+    with pytest.raises(ValueError, match="for float32 kernels on a GPU"):
+        jax.jit(lambda x: NET.kernel(x, products="tf32").nngp)(X)

@@ -26,7 +26,7 @@ def explore(
 
     The page is served on this machine only, and asks no other for anything.
     """
-    from limitformer.explore.server import serve  # pyright: ignore[reportMissingImports]
+    from limitformer.explore.server import serve
 
     toml = None
     if net is not None:

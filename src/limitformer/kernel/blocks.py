@@ -15,10 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-from ..layers.base import Composite, Work, leaves
-from ..layers.combine import Repeat, Serial
-from ..layers.pool import Flatten, Readout
+from ..layers.base import leaves
 from .state import Form
+from .work import work_of
 
 _LIVE = 10  # arrays of a block's size that are alive at once, at most
 _TARGET = {"cpu": 10 * 2**20, "gpu": 16 * 2**30}  # a tile's memory: the cache, or enough work
@@ -92,37 +91,6 @@ class BlockPlan:
         """Estimated peak memory in bytes beside the result."""
         together = self.at_once if self.pairs else self.tile**2 * self.workers
         return self.pair_bytes * together
-
-
-def work_of(network, S1: int, S2: int, draws: int, grids: Any = None) -> dict[str, Work]:
-    """Work per pair of every layer, by its path.
-
-    Layers have the input's tokens until a readout; given the `grids` of the two sides, fewer after
-    a window with strides.
-    """
-    found: dict[str, Work] = {}
-    size = [S1, S2]
-    lie = list(grids or ())
-
-    def visit(layer, path: str, turns: int):
-        if isinstance(layer, Composite):
-            turns = turns * layer.n if isinstance(layer, Repeat) else turns
-            steps = layer.steps(network.pull) if isinstance(layer, Serial) else None
-            for name, child in steps or layer.children().items():
-                visit(child, f"{path}/{name}", turns)
-        else:
-            if lie and hasattr(layer, "spec"):
-                lie[:] = [layer.spec.out_grid(grid) for grid in lie]
-                size[:] = [math.prod(grid) for grid in lie]
-            work = layer.work(*size, network.table[path], draws)
-            if isinstance(layer, (Readout, Flatten)):
-                size[:] = [1, 1]
-            found[path.removeprefix("/net/")] = Work(
-                turns * work.flops, turns * work.elements, turns * work.moved, work.peak
-            )
-
-    visit(network.net, "/net", 1)
-    return found
 
 
 def blocks_of(network, sx, sy, symmetric, draws, budget, dtype, look_x, look_y) -> BlockPlan:

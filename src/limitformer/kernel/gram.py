@@ -94,9 +94,10 @@ def kernel(
         raise ValueError("y_mask was given without y; pass y, or mask x with x_mask")
     inputs = (net, x, y, x_mask, y_mask)
     how = {"kinds": kinds, "key": key, "draws": draws, "each": each}
-    if traced:
-        return _kernel(*inputs, dtype=jax.dtypes.canonicalize_dtype(dtype), traced=True, **how)
     multiplied = preset(products, dtype, jax.default_backend())
+    if traced:
+        with jax.default_matmul_precision(multiplied):
+            return _kernel(*inputs, dtype=jax.dtypes.canonicalize_dtype(dtype), traced=True, **how)
     how |= {"precision": precision, "products": multiplied, "memory": memory}
     with jax.enable_x64(True):
         result = _kernel(*inputs, dtype=dtype, progress=Progress.of(progress), **how)

@@ -15,10 +15,11 @@ import numpy as np
 
 from ..layers.base import Work, leaves
 from ..scores.replicates import REPLICATES, draws_each
-from .blocks import BlockPlan, blocks_of, memory_budget, work_of
+from .blocks import BlockPlan, blocks_of, memory_budget
 from .gram import DRAWS, KINDS, check_kinds, same_lengths
 from .inputs import as_arrays, float_type, streams_of
 from .network import Network, cast, needs_of
+from .work import work_of
 
 _LONG = 60.0  # seconds of tokens^4 work that deserve a warning
 

@@ -2,7 +2,7 @@
 
 A GPU's matrix units multiply short numbers. A float32 is a sum of two or three of them, and a
 product is then a sum of three or six products; each name below says the parts and the price.
-`benchmarks/results/products.md` has the time and the error in the prediction of each.
+`benchmarks/results/gpu.md` has the time and the error in the prediction of each.
 """
 
 from __future__ import annotations
