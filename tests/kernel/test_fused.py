@@ -10,6 +10,7 @@ import pytest
 import limitformer as lf
 from limitformer.duals.rectifiers import Abs, Relu
 from limitformer.kernel import fused, programs
+from limitformer.kernel.state import Cross
 from limitformer.layers.window import Window
 
 rng = np.random.default_rng(3)
@@ -116,14 +117,38 @@ def test_networks_take_it_and_agree(interpreted, monkeypatch):
         np.testing.assert_allclose(getattr(found, kind), getattr(expected, kind), rtol=1e-12)
 
 
-@pytest.mark.slow
-def test_derivatives(interpreted, monkeypatch):
-    x = rng.normal(size=(2, 3, 3, 1)).astype(np.float32)
-    total = jax.grad(lambda n: n.kernel(x, kinds="nngp").nngp.sum())
-    found = total(net(1))
+def read(*middle):
+    """Two convolutions, then a readout of the token kernel."""
+    conv = functools.partial(lf.Conv, (3, 3), 1.3, 0.4)
+    return lf.Serial(conv(), lf.Relu(), conv(), lf.Abs(), *middle, lf.MeanPool(), lf.Dense())
+
+
+@pytest.mark.parametrize(
+    "middle", [(), (lf.Attention(scale="linear"),), (lf.ResidualAttention(alpha=0.3), lf.Dense())]
+)
+def test_readouts_are_read_without_writing_the_kernel(interpreted, monkeypatch, middle):
+    written = []
+    monkeypatch.setattr(fused, "Cross", lambda *k: written.append(k) or Cross(*k))
+    x, y = rng.normal(size=(3, 3, 4, 2)), rng.normal(size=(2, 3, 4, 2))
+    found = read(*middle).kernel(x, y)
+    assert interpreted == ["from_features", "convolved"]
+    assert len(written) == 1  # of the first activation
     monkeypatch.setattr(fused, "available", lambda: False)
     jax.clear_caches()
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(total(net(1))), strict=True):
+    expected = read(*middle).kernel(x, y)
+    for kind in ("nngp", "ntk"):
+        np.testing.assert_allclose(getattr(found, kind), getattr(expected, kind), rtol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", [net(1), read()])
+def test_derivatives(interpreted, monkeypatch, network):
+    x = rng.normal(size=(2, 3, 3, 1)).astype(np.float32)
+    total = jax.grad(lambda n: n.kernel(x, kinds="nngp").nngp.sum())
+    found = total(network)
+    monkeypatch.setattr(fused, "available", lambda: False)
+    jax.clear_caches()
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(total(network)), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-4)
 
 

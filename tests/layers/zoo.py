@@ -301,6 +301,14 @@ def _cases():
         "residual attention softmax",
         lf.Serial(lf.ResidualAttention(se, 0.3, "softmax", 2.0), D(), lf.MeanPool()),
     )
+    for name, decay, rest in (
+        ("flatten", se, (lf.LayerNorm(), D(), lf.Flatten())),
+        ("pool", se, (lf.MeanPool(), D())),
+        ("pixels", lf.OneHot(), (D(), lf.Erf(), D())),
+    ):
+        layer = lf.ResidualAttention(decay, 0.65, qk_std=1.2)
+        net = lf.Serial(lf.Conv((3, 2), 1.2, 0.3), lf.Erf(), layer, *rest)
+        add(f"residual attention image {name}", net, input="image")
     two = {"input": "two"}
     both = lf.Parallel(D(1.3, 0.2), lf.Serial(D(0.8, 0.3), lf.Erf(), D()))
     cross = lambda *a, **k: lf.CrossAttention(*a, qk_std=0.8, ov_std=1.1, b_std=0.2, **k)  # noqa: E731

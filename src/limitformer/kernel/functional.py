@@ -7,8 +7,6 @@ Residual branches add terms, so a functional is a short sum of such products.
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -80,26 +78,31 @@ class Functional(eqx.Module):
 
 def contract(fx: Functional, fy: Functional, k: Cross, ntk: bool) -> Cross:
     """Apply a functional to a block of pairs; the token axes get length one."""
-    terms = [_bilinear(fx.u[..., r, :], k.K, fy.u[..., r, :]) for r in range(len(fx.kappa))]
-    K = add(*terms)
-    T = None
+    T = None if k.T is None else bilinear(fx.u, k.T, fy.u)
+    return gathered(fx, fy, bilinear(fx.u, k.K, fy.u), T, ntk)
+
+
+def gathered(fx: Functional, fy: Functional, K, T, ntk: bool) -> Cross:
+    """A functional of a block of pairs from its terms u_r(x)^T K u_r(y), and the same of T."""
+    value = add(*K)
+    tangent = None
     if ntk:
-        T = add(*(kappa * term for kappa, term in zip(fx.kappa, terms, strict=True) if kappa))
-        if k.T is not None:
-            read = range(len(fx.kappa))
-            T = add(T, *(_bilinear(fx.u[..., r, :], k.T, fy.u[..., r, :]) for r in read))
+        tangent = add(*(k * t for k, t in zip(fx.kappa, K, strict=True) if k), *(T or ()))
     if fx.cK:
         products = fx.c * fy.c
-        K = K + jnp.sum(jnp.asarray(fx.cK, K.dtype) * products, axis=-1)
+        value = value + jnp.sum(jnp.asarray(fx.cK, value.dtype) * products, axis=-1)
         if ntk:
-            T = add(T, jnp.sum(jnp.asarray(fx.cT, K.dtype) * products, axis=-1))
-    return Cross(K[..., None, None], None if T is None else T[..., None, None])
+            tangent = add(tangent, jnp.sum(jnp.asarray(fx.cT, value.dtype) * products, axis=-1))
+    return Cross(value[..., None, None], None if tangent is None else tangent[..., None, None])
 
 
-def _bilinear(u, K, v) -> Any:
-    """u^T K v for broadcasting leading axes.
+def bilinear(u, K, v) -> list:
+    """u_r^T K v_r for every term r, with broadcasting leading axes.
 
     A product, not a sum: XLA on CPU merges the layers before into a reduction and runs it 3 to 7
     times slower (measured for a ReLU of 64 tokens), but never into a matrix product.
     """
-    return jnp.sum(jnp.matmul(u[..., None, :], K)[..., 0, :] * v, axis=-1)
+    return [
+        jnp.sum(jnp.matmul(u[..., r, None, :], K)[..., 0, :] * v[..., r, :], axis=-1)
+        for r in range(u.shape[-2])
+    ]

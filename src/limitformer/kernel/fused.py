@@ -16,11 +16,15 @@ from ..duals.base import Roots
 from ..duals.rectifiers import Abs, Relu
 from ..layers.activation import Activation
 from ..layers.conv import Conv
+from ..layers.pool import Pulled, Readout
 from . import programs
+from .functional import bilinear, contract, gathered
 from .state import Cross, between
 
 _TYPES = (jnp.float32,)  # what was measured
 _SIDES = range(24, 65)  # image sides for which it is faster than XLA and fits into registers
+
+_MOST_TERMS = 2  # sums that a program keeps beside its rows
 
 
 def available() -> bool:
@@ -54,16 +58,33 @@ def applies(conv, activation, k: Cross, rx, ry, ntk: bool) -> bool:
     )
 
 
-def conv_activation(conv: Conv, activation: Activation, k: Cross, rx, ry, ntk: bool) -> Cross:
-    """K' and T' after both layers; the arguments are those of `applies`."""
+def conv_activation(
+    conv: Conv, activation: Activation, k: Cross, rx, ry, ntk: bool, readout=None
+) -> Cross:
+    """K' and T' after both layers; the arguments are those of `applies`.
+
+    With `readout`, the functionals of both sides, they are read without being written to memory.
+    """
     (wx, (px, _)), (wy, (py, _)) = rx, ry
     w2 = conv.w_std**2 / conv.spec.count * jnp.ones((), k.K.dtype)
     b2 = conv.b_std**2 * jnp.ones((), k.K.dtype)
     if _known(wx, wy):
         how = (activation.dual, ntk, k.K.shape[:-2])
-        return Cross(*_featured(how, wx.patches, wy.patches, px, py, b2))
+        after = Cross(*_featured(how, wx.patches, wy.patches, px, py, b2))
+        return after if readout is None else contract(readout[0], readout[1], after, ntk)
     how = (activation.dual, conv.spec, wx.grid, wy.grid)
-    return Cross(*_convolved(how, k.K, k.T if ntk else None, px, py, w2, b2))
+    u = () if readout is None else tuple(f.u for f in readout)
+    K, T = _convolved(how, k.K, k.T if ntk else None, px, py, w2, b2, u)
+    return Cross(K, T) if readout is None else gathered(readout[0], readout[1], K, T, ntk)
+
+
+def readout_of(layer, rx, ry):
+    """The functionals of both sides, if a layer reads the token kernel by one; else None."""
+    if isinstance(layer, Pulled):
+        rx, ry = rx["functional"], ry["functional"]
+    elif not isinstance(layer, Readout):
+        return None
+    return (rx, ry) if len(rx.kappa) <= _MOST_TERMS else None
 
 
 def _known(wx, wy) -> bool:
@@ -86,11 +107,12 @@ def _convolved(how, *arguments):
 
 @_convolved.defjvp
 def _(how, primals, tangents):
-    def plain(K, T, px, py, w2, b2):
+    def plain(K, T, px, py, w2, b2, u):
         dual, spec, *grids = how
         linear = w2 * spec.kernel_total(K, *grids) + b2
         through = None if T is None else w2 * spec.kernel_total(T, *grids)
-        return _activated(dual, linear, None if T is None else linear + through, px, py)
+        found = _activated(dual, linear, None if T is None else linear + through, px, py)
+        return tuple(bilinear(u[0], m, u[1]) if u and m is not None else m for m in found)
 
     return jax.jvp(plain, primals, tangents)
 

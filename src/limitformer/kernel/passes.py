@@ -228,7 +228,7 @@ class CrossRun(Run):
         return k
 
     def sequence(self, steps, state):
-        """Layers one after the other; on a GPU some two of them at once."""
+        """Layers one after the other; on a GPU some of them at once."""
         from . import fused
 
         if self.watch is not None or not fused.available():
@@ -238,8 +238,12 @@ class CrossRun(Run):
             names, layers = zip(*steps[:2], strict=True)
             rx, ry = ([records[name] for name in names] for records in (self.rx, self.ry))
             if len(layers) == 2 and fused.applies(*layers, state, rx, ry, ntk):
-                state = fused.conv_activation(*layers, state, rx, ry, ntk)
-                steps = steps[2:]
+                readout = None
+                if len(steps) > 2:
+                    name, layer = steps[2]
+                    readout = fused.readout_of(layer, self.rx[name], self.ry[name])
+                state = fused.conv_activation(*layers, state, rx, ry, ntk, readout)
+                steps = steps[2 if readout is None else 3 :]
             else:
                 (name, layer), *steps = steps
                 state = self(layer, state, name)

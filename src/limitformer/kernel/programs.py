@@ -21,7 +21,7 @@ from ..layers.window import Window
 _TILE = (32, 64)  # tokens of both sides that a program of features takes
 
 
-def convolved(how, K, T, px: Roots, py: Roots, w2, b2, interpret: bool = False) -> tuple:
+def convolved(how, K, T, px: Roots, py: Roots, w2, b2, u=(), interpret: bool = False) -> tuple:
     """A convolution and its activation.
 
     Args:
@@ -29,27 +29,40 @@ def convolved(how, K, T, px: Roots, py: Roots, w2, b2, interpret: bool = False) 
         K, T: `(*pairs, S1, S2)` before the convolution; T=None: without the tangent kernel.
         px, py: roots of the variances after the convolution, in the layout of records.
         w2, b2: weight variance over |F|, and bias variance.
+        u: weights `(*n, r, S)` of both sides, if only u_r(x)^T K u_r(y) is wanted.
         interpret: on a CPU, for tests.
 
     Returns:
-        K and T (or None) after the activation.
+        K and T (or None) after the activation; with u, lists of what each u reads.
     """
     from jax.experimental import pallas
 
     dual, spec, (H1, W1), (H2, W2) = how
     *lead, S1, S2 = K.shape
     given = [m.reshape(-1, S1, S2) for m in (K, T) if m is not None]
+    pairs, displacements = given[0].shape[0], H1 + H2 - 1
+    weights = [a.reshape(-1, *a.shape[-2:]) for a in u]
+    terms = weights[0].shape[1] if u else 0
+    shape = (terms, pairs, displacements) if u else given[0].shape
     program = functools.partial(
-        _conv_program, dual=dual, spec=spec, grids=((H1, W1), (H2, W2)), n2=_columns(lead)
+        _conv_program,
+        dual=dual,
+        spec=spec,
+        grids=((H1, W1), (H2, W2)),
+        n2=_columns(lead),
+        terms=terms,
     )
     found = pallas.pallas_call(
         program,
-        grid=(given[0].shape[0], H1 + H2 - 1),
-        out_shape=[jax.ShapeDtypeStruct(m.shape, m.dtype) for m in given],
+        grid=(pairs, displacements),
+        out_shape=[jax.ShapeDtypeStruct(shape, m.dtype) for m in given],
         **_options(_power(W1) * _power(W2) // 256, interpret),
-    )(*given, *_flat(px), *_flat(py), jnp.stack([w2, b2]))
-    K, *T = (m.reshape(*lead, S1, S2) for m in found)
-    return K, T[0] if T else None
+    )(*given, *weights, *_flat(px), *_flat(py), jnp.stack([w2, b2]))
+    if u:
+        found = [list(jnp.sum(m, axis=-1).reshape(terms, *lead)) for m in found]
+    else:
+        found = [m.reshape(*lead, S1, S2) for m in found]
+    return found[0], found[1] if len(found) == 2 else None
 
 
 def from_features(how, Fx, Fy, px: Roots, py: Roots, b2, interpret: bool = False) -> tuple:
@@ -127,13 +140,14 @@ def _feature_program(*refs, dual, sizes, n2: int | None):
         store(ref.at[at], v, mask=inside)
 
 
-def _conv_program(*refs, dual, spec: Window, grids, n2: int | None):
+def _conv_program(*refs, dual, spec: Window, grids, n2: int | None, terms: int):
     """One pair of images, one vertical displacement: all its rows from the top down."""
     from jax.experimental import pallas
     from jax.experimental.pallas.triton import load, store
 
-    count = (len(refs) - 5) // 2
-    given, (qx, rx, qy, ry, constants), out = refs[:count], refs[count:-count], refs[-count:]
+    count = (len(refs) - 5 - 2 * bool(terms)) // 2
+    given, out = refs[:count], refs[-count:]
+    *weights, qx, rx, qy, ry, constants = refs[count:-count]
     (H1, W1), (H2, W2) = grids
     (tall, wide), low = spec.size, [(k - 1) // 2 for k in spec.size]
     ahead = tall - 1 - low[0]
@@ -157,7 +171,18 @@ def _conv_program(*refs, dual, spec: Window, grids, n2: int | None):
             total = part if total is None else total + part
         return total
 
-    def step(row, before):
+    def read(values, at_x, at_y, totals):
+        """What every u reads of a row, added up entry by entry."""
+        for r in range(terms):
+            ux = load(weights[0].at[i, r, at_x], mask=a < W1, other=0.0)
+            uy = load(weights[1].at[j, r, at_y], mask=b < W2, other=0.0)
+            product = ux[:, None] * uy[None, :]
+            for total, value in zip(totals, values, strict=True):
+                total[r] = total[r] + product * value
+        return totals
+
+    def step(row, carry):
+        before, totals = carry
         new = [along(ref, row + ahead) for ref in given]
         sums = [sum(b, n) for b, n in zip(before, new, strict=True)]
         at_x, at_y = (top_x + row) * W1 + a, (top_y + row) * W2 + b
@@ -166,14 +191,22 @@ def _conv_program(*refs, dual, spec: Window, grids, n2: int | None):
         linear = w2 * sums[0] + b2
         value, slope = dual.mix(linear, Roots(*left), Roots(*right), count == 2)
         values = [value] if count == 1 else [value, (linear + w2 * sums[1]) * slope]
-        at, inside = (pair, at_x[:, None], at_y[None, :]), (a < W1)[:, None] & (b < W2)[None, :]
-        for ref, v in zip(out, values, strict=True):
-            store(ref.at[at], v, mask=inside)
-        return tuple((*b[1:], n) for b, n in zip(before, new, strict=True))
+        if terms:
+            totals = read(values, at_x, at_y, totals)
+        else:
+            at = (pair, at_x[:, None], at_y[None, :])
+            inside = (a < W1)[:, None] & (b < W2)[None, :]
+            for ref, v in zip(out, values, strict=True):
+                store(ref.at[at], v, mask=inside)
+        return tuple((*b[1:], n) for b, n in zip(before, new, strict=True)), totals
 
     zeros = jnp.zeros((len(a), len(b)), given[0].dtype)
     first = tuple((zeros,) * low[0] + tuple(along(r, e) for e in range(ahead)) for r in given)
-    jax.lax.fori_loop(jnp.int32(0), rows, step, first)
+    totals = [[zeros] * terms for _ in range(count)]
+    _, totals = jax.lax.fori_loop(jnp.int32(0), rows, step, (first, totals))
+    for ref, values in zip(out, totals, strict=True):
+        for r, total in enumerate(values):
+            ref[r, pair, pallas.program_id(1)] = jnp.sum(total)
 
 
 def _power(n: int) -> int:

@@ -20,6 +20,10 @@ from .base import Context, Leaf, hyper
 class OneHot(eqx.Module):
     """R_ab = [a = b]: every position has a code of its own."""
 
+    def along_an_axis(self):
+        """c and r with R = c prod_k r(axis k) on images."""
+        return 1.0, self
+
     def __call__(self, distance2, relative2):
         return (distance2 == 0).astype(distance2.dtype)
 
@@ -37,6 +41,10 @@ class SquaredExponential(eqx.Module):
     def __check_init__(self):
         not_negative("phi", self.phi)
         not_negative("rho", self.rho)
+
+    def along_an_axis(self):
+        """c and r with R = c prod_k r(axis k) on images."""
+        return self.rho, SquaredExponential(self.phi, 1.0)
 
     def __call__(self, distance2, relative2):
         return self.rho * jnp.exp(-self.phi * relative2)

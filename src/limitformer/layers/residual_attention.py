@@ -10,13 +10,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..duals.polynomial import Identity
 from ..kernel.functional import Functional
 from ..kernel.state import Cross, Form, Marginal, Need, add
 from ..scores.weights import attend
 from .attention_scores import Scores, attention_work, check_weights, zeta_of
 from .base import Context, Leaf, hyper
+from .kronecker import Kronecker
 from .pair_mask import pairs_of
-from .position import Coordinates, Position, SquaredExponential
+from .position import Coordinates, OneHot, Position, SquaredExponential
 
 
 class ResidualAttention(Leaf):
@@ -24,7 +26,7 @@ class ResidualAttention(Leaf):
 
     K' = alpha K + (1 - alpha) A(x) K A(y)^T, T' = alpha T + (1 - alpha) A(x) (2 K + T) A(y)^T,
     with A = zeta(s_QK R). The default, A = R itself (identity), is the form of Hron 2020, Table 1;
-    weights="softmax" normalises its rows.
+    weights="softmax" normalises its rows. On images, R itself is applied axis by axis.
 
     Args:
         decay: the position covariance R, as for `Position`.
@@ -47,11 +49,18 @@ class ResidualAttention(Leaf):
         if isinstance(self.alpha, float) and not 0 <= self.alpha <= 1:
             raise ValueError(f"alpha must lie between 0 and 1, got {alpha}")
 
-    def _weights(self, grid, mask, lead, dtype):
+    def token_weights(self, grid, mask, lead, dtype) -> Kronecker:
+        """A of every input, axis by axis where it is a product over the axes of an image."""
+        decay, zeta = self.position.decay, zeta_of(self.weights)
+        image = len(grid) > 1 and mask is None and isinstance(zeta, Identity)
+        if image and isinstance(decay, OneHot | SquaredExponential):
+            scale, axis = decay.along_an_axis()
+            places = [Coordinates.of((side,), None, lead, dtype) for side in grid]
+            first, *rest = (place.covariance(axis, place) for place in places)
+            return Kronecker((self.qk_std * scale * first, *rest))
         place = Coordinates.of(grid, mask, lead, dtype)
-        R = place.covariance(self.position.decay, place)
-        scores = (self.qk_std * R)[..., None, :, :]
-        return attend(zeta_of(self.weights), scores, pairs_of(mask, mask), False)[..., 0, :, :]
+        scores = (self.qk_std * place.covariance(decay, place))[..., None, :, :]
+        return Kronecker((attend(zeta, scores, pairs_of(mask, mask), False)[..., 0, :, :],))
 
     def needs(self, out: Need) -> Need:
         own = Form.FULL if out.marginal else Form.NONE
@@ -61,23 +70,22 @@ class ResidualAttention(Leaf):
         if state.facts.readout:
             raise ValueError(f"{ctx.path.lstrip('/')}: there are no tokens left to attend to")
         self.position.check(state.facts.grid, ctx.path)
-        A = self._weights(state.facts.grid, state.mask, state.unit.shape, state.unit.dtype)
+        dtype = state.unit.dtype
+        A = self.token_weights(state.facts.grid, state.mask, state.unit.shape, dtype)
         K = None
         if ctx.need.marginal:
             K = self._mixed(A, A, Form.FULL)(state.K)
-        m = None if state.m is None else jnp.sqrt(jnp.asarray(self.alpha, A.dtype)) * state.m
+        m = None if state.m is None else jnp.sqrt(jnp.asarray(self.alpha, dtype)) * state.m
         passed = state.facts.passed("ResidualAttention")
         facts = dataclasses.replace(passed, sources=passed.sources | {(ctx.path, ())})
         return Marginal(facts, state.unit, K, False, m, mask=state.mask, index=state.index), A
 
-    def _mixed(self, A, B, form: Form):
+    def _mixed(self, A: Kronecker, B: Kronecker, form: Form):
         """(1 - alpha) A . B^T + alpha . as a function of a kernel."""
 
         def through(K):
-            left = jnp.matmul(A, K)
-            if form == Form.DIAG:
-                return jnp.sum(left * B, axis=-1)
-            return jnp.matmul(left, jnp.swapaxes(B, -1, -2))
+            left = A.rows(K)
+            return B.on_diagonal(left) if form == Form.DIAG else B.columns(left)
 
         def mixed(K):
             kept = jnp.diagonal(K, axis1=-2, axis2=-1) if form == Form.DIAG else K
@@ -101,8 +109,9 @@ class ResidualAttention(Leaf):
         return 2
 
     def pull(self, functional: Functional, record) -> Functional:
-        kept, mixed = (jnp.sqrt(jnp.asarray(a, record.dtype)) for a in (self.alpha, 1 - self.alpha))
-        through = functional.linear(1.0).reads(mixed * jnp.matmul(functional.u, record), 2.0)
+        u = functional.u
+        kept, mixed = (jnp.sqrt(jnp.asarray(a, u.dtype)) for a in (self.alpha, 1 - self.alpha))
+        through = functional.linear(1.0).reads(mixed * record.T.columns(u), 2.0)
         return functional.linear(kept).joined(through).joined(functional.constant())
 
     def init(self, key, acts, ctx):
@@ -115,9 +124,9 @@ class ResidualAttention(Leaf):
         }
 
     def apply(self, params, acts, ctx):
-        A = self._weights(acts.grid, acts.mask, acts.h.shape[:1], acts.h.dtype)
+        A = self.token_weights(acts.grid, acts.mask, acts.h.shape[:1], acts.h.dtype)
         v = acts.h @ params["v"] / math.sqrt(acts.h.shape[-1])
-        f = A @ v @ params["o"] / math.sqrt(v.shape[-1])
+        f = A.rows(v) @ params["o"] / math.sqrt(v.shape[-1])
         h = acts.repeated(f.shape[-1]).h
         mixed = jnp.sqrt(self.alpha) * h + jnp.sqrt(1 - self.alpha) * f
         return acts.passed(acts.on_valid(mixed))

@@ -10,12 +10,14 @@ Attention weights are smooth: A = L V^T of rank r far below the number of tokens
     < C, K > = < L(x)^T diag(d(x) d(y) / S) L(y),  V(x)^T K V(y) >,
 
 which is r S^2 work a pair instead of S^3. How much that leaves out is measured on every input.
+Weights that are a product over the axes of the image have small factors along each axis.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from typing import Any
 
 import equinox as eqx
@@ -28,6 +30,7 @@ from ..layers.attention import Attention
 from ..layers.base import Context, Layer, Leaf
 from ..layers.combine import Serial
 from ..layers.dense import Dense
+from ..layers.kronecker import Kronecker
 from ..layers.norm import LayerNorm, RMSNorm
 from ..layers.pool import Flatten, MeanPool
 from ..layers.residual_attention import ResidualAttention
@@ -142,28 +145,26 @@ class Readouts(Leaf):
             c = after.m * d if centred and after.m is not None else None
         exact = after.K if d is None else after.K * d * d
         if isinstance(layer, ResidualAttention):
-            L, V = (
-                None if a is None else jnp.asarray(a, state.K.dtype)[None]
-                for a in shared_weights(layer, state.facts.grid)
-            )
-        else:
-            L, V = low_rank(record.side[..., 0, :, :], readout.rank)
-        error = _own_error(readout, L, V, d, state, exact)
-        if isinstance(layer, ResidualAttention):
-            L = V = None
-        return Side(L, V, d, c, error)
+            shared = Shared.of(layer, state.facts.grid, state.K.dtype)
+            L, V = shared.L.matrix, None if shared.V is None else shared.V.matrix
+            return Side(None, None, d, c, _own_error(readout, L, V, d, state, exact))
+        L, V = low_rank(record.side[..., 0, :, :], readout.rank)
+        return Side(L, V, d, c, _own_error(readout, L, V, d, state, exact))
 
     def cross(self, k: Cross, rx, ry, ctx: Context) -> Any:
         grid, left, right = rx.grid, rx.sides, ry.sides
-        groups: dict[Any, tuple] = {}  # by what is multiplied from both sides: shared weights once
+        groups: dict[Any, tuple] = {}  # by what is multiplied from both sides
         for r, x, y in zip(self.readouts, left, right, strict=True):
-            if _group(r) is not None:
-                sides = tuple(_factor(r, side, grid, k.K.dtype) for side in (x, y))
-                groups.setdefault(_group(r), sides)
+            if r.pool == "mean" or isinstance(r.attention, Attention):
+                groups.setdefault(_group(r), tuple(_factor(r, s, grid, k.K.dtype) for s in (x, y)))
         reads = _sandwiches(groups, k)
+        for r in self.readouts:
+            if isinstance(r.attention, ResidualAttention) and r.attention not in reads:
+                shared = Shared.of(r.attention, grid, k.K.dtype)
+                reads[r.attention] = shared.diagonal(k.K), shared.diagonal(k.T)
         diagonals = k.reduced(Form.DIAG)
         return tuple(
-            _read(r, x, y, reads.get(_group(r)), diagonals, grid, ctx.ntk)
+            _read(r, x, y, reads.get(_group(r)), diagonals, ctx.ntk)
             for r, x, y in zip(self.readouts, left, right, strict=True)
         )
 
@@ -176,11 +177,8 @@ def _group(readout: Readout):
 def _factor(readout: Readout, side: Side, grid, dtype):
     """V of one side, with the leading axes that records have."""
     if readout.pool == "mean":
-        S = int(np.prod(grid))
+        S = math.prod(grid)
         return jnp.full((1, 1, S, 1), 1 / S, dtype)
-    if isinstance(readout.attention, ResidualAttention):
-        V = shared_weights(readout.attention, grid)[1]
-        return None if V is None else jnp.asarray(V, dtype)[None, None]
     return side.V
 
 
@@ -194,7 +192,7 @@ def _sandwiches(groups: dict[Any, tuple], k: Cross) -> dict[Any, tuple]:
     if not thin:
         return found
     lead, S1 = k.K.shape[:-2], k.K.shape[-2]
-    head = (max(Vx.shape[0] for Vx, _ in thin.values()), 1)  # weights that all inputs share: 1
+    head = (max(Vx.shape[0] for Vx, _ in thin.values()), 1)  # of a mean pool: 1
     stacked = jnp.concatenate(
         [jnp.broadcast_to(Vx, (*head, *Vx.shape[-2:])) for Vx, _ in thin.values()], axis=-1
     )
@@ -215,7 +213,7 @@ def _sandwiches(groups: dict[Any, tuple], k: Cross) -> dict[Any, tuple]:
     return found
 
 
-def _read(readout: Readout, x: Side, y: Side, reads, diagonals: Cross, grid, ntk: bool) -> Cross:
+def _read(readout: Readout, x: Side, y: Side, reads, diagonals: Cross, ntk: bool) -> Cross:
     """K' and T' of one readout, after its Dense layer."""
     if readout.pool == "mean":
         K, T = reads
@@ -232,17 +230,15 @@ def _read(readout: Readout, x: Side, y: Side, reads, diagonals: Cross, grid, ntk
     if readout.attention is None:
         K, T = kept
         return _dense(K[..., None, None], None if T is None else T[..., None, None], ntk)
-    dtype = diagonals.K.dtype
+    through: list[Any]
     if isinstance(readout.attention, ResidualAttention):
-        shared = jnp.asarray(shared_weights(readout.attention, grid)[0], dtype)[None, None]
-        Lx = Ly = shared
+        through = [on_diagonal(v) for v in reads]
     else:
-        Lx, Ly = x.L, y.L
-    Lx, Ly = (L if s.d is None else L * s.d[..., None] for L, s in ((Lx, x), (Ly, y)))
-    C = _gram(Lx, Ly, diagonals.K.shape[:-1])
-    through: list[Any] = [
-        None if v is None else jnp.sum(C * v.astype(C.dtype), axis=(-2, -1)) for v in reads
-    ]
+        Lx, Ly = (s.L if s.d is None else s.L * s.d[..., None] for s in (x, y))
+        C = _gram(Lx, Ly, diagonals.K.shape[:-1])
+        through = [
+            None if v is None else jnp.sum(C * v.astype(C.dtype), axis=(-2, -1)) for v in reads
+        ]
     share = 1.0 - readout.kept
     K = share * through[0]
     T = 2 * share * through[0]  # the weights of the values and of the output
@@ -315,20 +311,55 @@ def _orthonormal(Y):
     return jax.lax.fori_loop(0, rank, step, jnp.zeros_like(Y))
 
 
-def shared_weights(layer: ResidualAttention, grid) -> tuple[np.ndarray, np.ndarray | None]:
-    """Factors L, V of attention weights that depend on positions only, from an SVD if it pays."""
-    return _svd(layer, tuple(grid))
+class Shared(eqx.Module):
+    """Attention weights that all inputs share, A = L V^T; V=None: the identity, L is A."""
+
+    L: Kronecker
+    V: Kronecker | None
+
+    @classmethod
+    def of(cls, layer: ResidualAttention, grid, dtype) -> Shared:
+        """From an SVD along each axis, if it pays."""
+        L, V = (
+            None if factors is None else Kronecker(tuple(jnp.asarray(a, dtype) for a in factors))
+            for factors in _svd(layer, tuple(grid))
+        )
+        assert L is not None
+        return cls(L, V)
+
+    def diagonal(self, K) -> Any:
+        """[A K A^T]_aa, summed in float64 once K is small."""
+        if K is None:
+            return None
+        if self.V is None:
+            return self.L.on_diagonal(self.L.rows(K))
+        wide: Shared = jax.tree.map(lambda a: a.astype(jnp.float64), self)
+        core = wide.V.T.rows(self.V.T.columns(K).astype(jnp.float64))
+        # along every axis, the products of L's columns with each other
+        pairs = [A[..., :, :, None] * A[..., :, None, :] for A in wide.L.factors]
+        lead, ranks = core.shape[:-2], [A.shape[-1] for A in self.L.factors]
+        core = core.reshape(*lead, *ranks, *ranks)
+        if len(pairs) == 1:
+            return jnp.einsum("...cd,acd->...a", core, pairs[0])
+        half = jnp.einsum("...cedf,acd->...aef", core, pairs[0])
+        found = jnp.einsum("...aef,bef->...ab", half, pairs[1])
+        return found.reshape(*lead, -1)
 
 
 @functools.lru_cache(maxsize=32)
-def _svd(layer, grid) -> tuple[np.ndarray, np.ndarray | None]:
+def _svd(layer: ResidualAttention, grid) -> tuple[list[np.ndarray], list[np.ndarray] | None]:
+    """Factors of L and V along each axis."""
     with jax.ensure_compile_time_eval(), jax.enable_x64(True):
-        A = np.asarray(layer._weights(grid, None, (), jnp.dtype(jnp.float64)))
-    u, s, vt = np.linalg.svd(A)
-    rank = int(np.sum(s > _CUT * s[0]))
-    if _WORTH * rank > len(A):
-        return A, None
-    return u[:, :rank] * s[:rank], vt[:rank].T
+        A = layer.token_weights(grid, None, (), jnp.dtype(jnp.float64))
+    given, L, V = [np.asarray(factor) for factor in A.factors], [], []
+    for factor in given:
+        u, s, vt = np.linalg.svd(factor)
+        rank = int(np.sum(s > _CUT * s[0]))
+        L.append(u[:, :rank] * s[:rank])
+        V.append(vt[:rank].T)
+    if _WORTH * math.prod(v.shape[1] for v in V) > math.prod(grid):
+        return given, None
+    return L, V
 
 
 def _own_error(readout: Readout, L, V, d, state: Marginal, exact):

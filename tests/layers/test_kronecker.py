@@ -1,0 +1,48 @@
+"""Products over the axes of an image, against the matrix of all tokens."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import limitformer as lf
+from limitformer.layers.kronecker import Kronecker
+
+rng = np.random.default_rng(5)
+
+
+@pytest.mark.parametrize("sizes", [((3, 4),), ((3, 4), (2, 5)), ((4, 4), (3, 3), (2, 2))])
+def test_products_with_a_matrix(sizes):
+    factors = tuple(jnp.asarray(rng.normal(size=(2, 1, *size))) for size in sizes)
+    A = Kronecker(factors)
+    full = np.stack([_kron([f[i, 0] for f in factors]) for i in range(2)])[:, None]
+    np.testing.assert_allclose(A.matrix, full, rtol=1e-6)
+    K = jnp.asarray(rng.normal(size=(2, 3, full.shape[-1], 6)))
+    np.testing.assert_allclose(A.rows(K), full @ np.asarray(K), rtol=1e-5, atol=1e-5)
+    right = jnp.swapaxes(K, -1, -2)
+    expected = np.asarray(right) @ np.swapaxes(full, -1, -2)
+    np.testing.assert_allclose(A.columns(right), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(A.T.matrix, np.swapaxes(full, -1, -2), rtol=1e-6)
+    square = jnp.asarray(rng.normal(size=(2, 3, *full.shape[-2:])))
+    expected = np.einsum("...os,...os->...o", square, full)
+    np.testing.assert_allclose(A.on_diagonal(square), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_residual_attention_goes_axis_by_axis_only_where_it_is_one():
+    def factors(decay, weights="identity", grid=(3, 4), mask=None):
+        layer = lf.ResidualAttention(decay, weights=weights)
+        lead = () if mask is None else mask.shape[:1]
+        return len(layer.token_weights(grid, mask, lead, jnp.dtype(jnp.float32)).factors)
+
+    assert factors(lf.SquaredExponential(2.0, 0.5)) == 2
+    assert factors(lf.OneHot()) == 2
+    assert factors(lf.SquaredExponential(2.0), "softmax") == 1
+    assert factors(lf.SquaredExponential(2.0), grid=(12,)) == 1
+    assert factors(lf.SquaredExponential(2.0), mask=jnp.ones((1, 12), bool)) == 1
+    assert factors(lambda d: jnp.exp(-d)) == 1
+
+
+def _kron(factors):
+    result = np.ones((1, 1))
+    for factor in factors:
+        result = np.kron(result, factor)
+    return result
