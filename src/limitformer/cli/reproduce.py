@@ -26,6 +26,10 @@ Validation = Annotated[int, typer.Option("--validation", metavar="N", help="Vali
 Kinds = Annotated[str, typer.Option("--kinds", help="nngp, ntk or both.")]
 Dtype = Annotated[Literal["float32", "float64"], typer.Option("--dtype")]
 Seed = Annotated[int, typer.Option("--seed", metavar="N")]
+Keep = Annotated[
+    Path | None,
+    typer.Option("--keep", metavar="FOLDER", help="Keep kernels here; the same command goes on."),
+]
 Band = Annotated[int, typer.Option("--band", metavar="N", help="Inputs between reports.")]
 Tokens = Annotated[int, typer.Option("--tokens", metavar="N", help="Of every text.")]
 Samples = Annotated[int, typer.Option("--samples", metavar="N", help="Texts.")]
@@ -89,6 +93,7 @@ def hron_cifar(
     dtype: Dtype = "float32",
     seed: Seed = 0,
     band: Band = 1000,
+    keep: Keep = None,
     out: Folder = None,
     name: Name = None,
 ) -> dict:
@@ -111,6 +116,7 @@ def hron_cifar(
             dtype=dtype,
             seed=seed,
             band=band,
+            keep=keep,
             progress=sys.stderr.isatty(),
             report=_reporter(out, name or f"hron-cifar-{size}"),
         ),
@@ -133,6 +139,7 @@ def hron_imdb(
     dtype: Dtype = "float32",
     seed: Seed = 0,
     band: Band = 1000,
+    keep: Keep = None,
     out: Folder = None,
     name: Name = None,
 ) -> dict:
@@ -152,6 +159,7 @@ def hron_imdb(
             dtype=dtype,
             seed=seed,
             band=band,
+            keep=keep,
             progress=sys.stderr.isatty(),
             report=_reporter(out, name or "hron-imdb"),
         ),

@@ -18,6 +18,7 @@ from ..layers.named import Erf, Relu
 from ..layers.norm import LayerNorm
 from ..layers.pool import MeanPool
 from ..layers.position import Position, SquaredExponential
+from .kept import Kept
 from .published import IMDB, IMDB_VALIDATION
 from .reviews import Reviews
 from .run import Column, row_of, run
@@ -72,6 +73,7 @@ def hron_imdb(
     memory: Any = None,
     progress: bool | Callable = False,
     report: Callable[[Reproduction], None] | None = None,
+    keep: Any = None,
 ) -> Reproduction:
     """The IMDb table of Hron 2020 with 3200 and 1600 reviews.
 
@@ -82,7 +84,7 @@ def hron_imdb(
         tokens: how many tokens to keep of each review: the work grows with its square.
         train, validation: numbers of reviews, both from the training part of the data.
         activations, qk: see `network`.
-        kinds, dtype, band, memory, progress, report: as for `hron_cifar`.
+        kinds, dtype, band, memory, progress, report, keep: as for `hron_cifar`.
         seed: draws the reviews.
 
     Returns:
@@ -124,12 +126,14 @@ def hron_imdb(
     }
     targets = (reviews.labels[:train] - 0.5)[:, None]
     result: Reproduction | None = None
-    for found in run(kernels, columns, targets, right, band):
+    same = {k: settings[k] for k in ("reviews", "tokens", "token kernels")}
+    same |= {"columns": ", ".join(names), "kinds": str(kinds)}
+    kept = Kept(keep, same, x, reviews.mask, reviews.labels)
+    for found in run(kept(kernels), columns, targets, right, band):
         rows = tuple(row_of(*entry) for entry in found)
         rows = tuple(row for row in rows if row.network != "mean of words" or row.kind == "nngp")
-        result = Reproduction(
-            "Hron 2020, IMDb", rows, settings, time.monotonic() - start, _NOTES, "best"
-        )
+        seconds = time.monotonic() - start + kept.seconds
+        result = Reproduction("Hron 2020, IMDb", rows, settings, seconds, _NOTES, "best")
         if report is not None:
             report(result)
     assert result is not None

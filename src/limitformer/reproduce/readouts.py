@@ -333,11 +333,14 @@ class Shared(eqx.Module):
             return None
         if self.V is None:
             return self.L.on_diagonal(self.L.rows(K))
+        # factors with the leading axes of K: without them, XLA would transpose K
+        lead = K.shape[:-2]
+        V = jax.tree.map(lambda a: jnp.broadcast_to(a, (*lead, *a.shape)), self.V)
         wide: Shared = jax.tree.map(lambda a: a.astype(jnp.float64), self)
-        core = wide.V.T.rows(self.V.T.columns(K).astype(jnp.float64))
+        core = jnp.matmul(V.T.rows(K).astype(jnp.float64), wide.V.matrix)
         # along every axis, the products of L's columns with each other
         pairs = [A[..., :, :, None] * A[..., :, None, :] for A in wide.L.factors]
-        lead, ranks = core.shape[:-2], [A.shape[-1] for A in self.L.factors]
+        ranks = [A.shape[-1] for A in self.L.factors]
         core = core.reshape(*lead, *ranks, *ranks)
         if len(pairs) == 1:
             return jnp.einsum("...cd,acd->...a", core, pairs[0])
