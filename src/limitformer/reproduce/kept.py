@@ -74,8 +74,8 @@ class Kept:
                 return found
             start = time.monotonic()
             found = kernels(part)
-            seconds = np.array(time.monotonic() - start)
-            _whole(path, lambda file: np.savez(file, seconds=seconds, **found))
+            stored: dict[str, Any] = found | {"seconds": np.array(time.monotonic() - start)}
+            _whole(path, lambda file: np.savez(file, **stored))
             return found
 
         return known

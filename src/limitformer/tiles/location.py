@@ -1,4 +1,7 @@
-"""Where a store is: a local folder or any fsspec address; files are listed, never followed out."""
+"""Where a store is: a local folder or any address that fsspec or obstore knows.
+
+Files are listed, never followed out.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ..extras import optional
+
+_OBSTORE = ("s3", "s3a", "gs", "az", "abfs", "abfss", "adl", "azure")  # what it takes over
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,13 +42,31 @@ class Location:
         return "://" not in self.url
 
     def _files(self) -> tuple[Any, str]:
+        self._find_protocol()
         return optional("fsspec", "tiles").url_to_fs(self.url)
+
+    def _find_protocol(self) -> None:
+        """Let obstore take addresses for which fsspec's own package is not installed."""
+        scheme = "file" if self.local else self.url.partition("://")[0]
+        try:
+            optional("fsspec", "tiles").get_filesystem_class(scheme)
+        except ValueError:
+            raise ValueError(
+                f"store={self.url!r}: {scheme}:// is not a kind of address that fsspec knows; "
+                'give a folder, or an address such as "s3://bucket/K.zarr"'
+            ) from None
+        except ImportError as error:
+            if scheme in _OBSTORE:
+                optional("obstore.fsspec", "cloud").register(scheme)
+            else:
+                raise ModuleNotFoundError(f"store={self.url!r}: {error}") from None
 
     def zarr(self, read_only: bool = False) -> Any:
         """The same place as Zarr sees it; writes of local chunks are atomic."""
         storage = optional("zarr.storage", "tiles")
         if self.local:
             return storage.LocalStore(self.url, read_only=read_only)
+        self._find_protocol()
         return storage.FsspecStore.from_url(self.url, read_only=read_only)
 
     def exists(self) -> bool:
