@@ -4,6 +4,7 @@
 #   make fast   the selection of tests that takes under two minutes
 #   make slow   the slow tests only
 #   make test-hf  adapters of Hugging Face models, with PyTorch, on transformers 4.57 and the newest
+#   make test-interop  kernels inside tinygp, GPJax and GPyTorch, with PyTorch
 #   make bench  kernels against Neural Tangents, in one run on this machine
 #   make docs   the documentation site, docs/_build/html/index.html; needs no network once installed
 #   make notebooks  run examples/ and write their notebooks, docs/examples
@@ -17,7 +18,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses=8
 
-.PHONY: help demo test fast slow test-hf bench docs notebooks wheel lint format clean
+.PHONY: help demo test fast slow test-hf test-interop bench docs notebooks wheel lint format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -35,7 +36,7 @@ fast: $(VENV)/.dev
 slow: $(VENV)/.dev
 	$(PYTEST) -m slow $(PYTEST_ARGS)
 
-# PyTorch is large and only the adapters need it: two environments of their own.
+# PyTorch is large and little needs it: environments of its own.
 test-hf: .venv-hf4/.made .venv-hf5/.made
 	.venv-hf4/bin/python -m pytest -c tests_hf/pytest.ini tests_hf $(PYTEST_ARGS)
 	.venv-hf5/bin/python -m pytest -c tests_hf/pytest.ini tests_hf $(PYTEST_ARGS)
@@ -46,6 +47,13 @@ test-hf: .venv-hf4/.made .venv-hf5/.made
 	$(PYTHON) -m venv .venv-hf$*
 	.venv-hf$*/bin/python -m pip --disable-pip-version-check -qq install torch==2.13.0
 	.venv-hf$*/bin/python -m pip --disable-pip-version-check -qq install "$(TRANSFORMERS)" pytest beartype --editable .
+	@touch $@
+
+test-interop: .venv-hf5/.interop
+	.venv-hf5/bin/python -m pytest tests/interop $(PYTEST_ARGS)
+
+.venv-hf5/.interop: .venv-hf5/.made
+	.venv-hf5/bin/python -m pip --disable-pip-version-check -qq install --editable ".[tinygp,gpjax]" gpytorch hypothesis
 	@touch $@
 
 bench: $(VENV)/.dev
