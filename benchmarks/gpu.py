@@ -2,7 +2,9 @@
 
     python benchmarks/gpu.py [--out benchmarks/results/gpu.md]
 
-Needs a CUDA device. Results are shown with the device's own matrix product and copy rates.
+Needs a CUDA device. Results are shown with the device's own matrix product and copy rates, and
+against the floor: what must be multiplied and moved at these rates. A kernel is written and read
+where a convolution or a product comes after it, and nowhere else.
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ from __future__ import annotations
 import argparse
 import collections
 import glob
+import math
 import tempfile
 import time
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,12 +34,12 @@ def conv() -> lf.Conv:
     return lf.Conv((3, 3), 1.7562**0.5, 0.1841**0.5)
 
 
-def images(readout, depth: int = 2, attention: bool = True):
+def images(*ends, depth: int = 2):
+    """Convolutions, then the layers that are given and a Dense layer."""
     layers = [layer for _ in range(depth) for layer in (conv(), lf.Relu())]
     if depth > 2:
         layers = [lf.Repeat(lf.Serial(conv(), lf.Relu()), depth)]
-    middle = [lf.Attention(scale="linear")] if attention else []
-    return lf.Serial(*layers, *middle, readout, lf.Dense())
+    return lf.Serial(*layers, *ends, lf.Dense())
 
 
 def blocks():
@@ -45,12 +49,52 @@ def blocks():
     return lf.Serial(lf.Dense(), turns, lf.MeanPool(), lf.Dense())
 
 
+class Case(NamedTuple):
+    """A network, its inputs, and what a pair must move and multiply for each kernel.
+
+    Attributes:
+        net, shape: the network, and the inputs of one side.
+        arrays: how often a token kernel is written and read.
+        products: matrix products of all tokens.
+    """
+
+    net: Any
+    shape: tuple[int, ...]
+    arrays: int
+    products: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return math.prod(self.shape[1:-1])
+
+    def floor(self, kernels: int, product: float, copy: float) -> float:
+        """Microseconds, at TFLOP/s and TB/s."""
+        moved, multiplied = self.work(kernels)
+        return max(moved / copy, multiplied / product) / 1e6
+
+    def work(self, kernels: int) -> tuple[float, float]:
+        """Bytes and operations of a pair."""
+        S = self.tokens
+        return kernels * self.arrays * 2 * 4 * S**2, kernels * self.products * 2 * S**3
+
+
+ATTENTION = lf.Attention(scale="linear")
+RESIDUAL = lf.ResidualAttention(lf.SquaredExponential(5.0, 0.5), 0.65)
 CASES = {
-    "32 x 32, two convolutions, attention, mean pool": (images(lf.MeanPool()), (192, 32, 32, 3)),
-    "the same, flatten": (images(lf.Flatten()), (96, 32, 32, 3)),
-    "32 x 32, eight convolutions, mean pool": (images(lf.MeanPool(), 8, False), (64, 32, 32, 3)),
-    "8 x 8, two convolutions, attention, mean pool": (images(lf.MeanPool()), (2048, 8, 8, 3)),
-    "64 tokens, four blocks, mean pool": (blocks(), (1024, 64, 16)),
+    "32 x 32, two convolutions, attention, mean pool": Case(
+        images(ATTENTION, lf.MeanPool()), (192, 32, 32, 3), 1
+    ),
+    "the same, flatten": Case(images(ATTENTION, lf.Flatten()), (96, 32, 32, 3), 2, 1),
+    "32 x 32, eight convolutions, mean pool": Case(
+        images(lf.MeanPool(), depth=8), (128, 32, 32, 3), 7
+    ),
+    "32 x 32, eight convolutions, residual attention, flatten": Case(
+        images(RESIDUAL, lf.LayerNorm(), lf.Flatten(), depth=8), (128, 32, 32, 3), 8
+    ),
+    "8 x 8, two convolutions, attention, mean pool": Case(
+        images(ATTENTION, lf.MeanPool()), (2048, 8, 8, 3), 1
+    ),
+    "64 tokens, four blocks, mean pool": Case(blocks(), (1024, 64, 16), 4),
 }
 
 
@@ -113,22 +157,29 @@ def main() -> None:
         f"{jax.devices()[0].device_kind}, JAX {jax.__version__}, float32; its own rates here: "
         f"{product:.1f} TFLOP/s, {copy:.2f} TB/s.",
         "",
-        "| network | NNGP, us a pair | NNGP and NTK | with XLA alone |",
-        "|---|--:|--:|--:|",
+        "| network | NNGP, us a pair | NNGP and NTK | TB/s | TFLOP/s | times the floor "
+        "| XLA alone |",
+        "|---|--:|--:|--:|--:|--:|--:|",
     ]
-    for name, (net, shape) in CASES.items():
+    for name, case in CASES.items():
+        net, shape = case.net, case.shape
         one, both = microseconds(net, shape, kinds="nngp"), microseconds(net, shape)
         available, fused.available = fused.available, lambda: False
         jax.clear_caches()
         alone = microseconds(net, shape)
         fused.available = available
         jax.clear_caches()
-        lines.append(f"| {name} | {one:.3g} | {both:.3g} | {alone:.3g} |")
+        moved, multiplied = case.work(2)
+        lines.append(
+            f"| {name} | {one:.3g} | {both:.3g} | {moved / both / 1e6:.2g} "
+            f"| {multiplied / both / 1e6:.2g} | {both / case.floor(2, product, copy):.2g} "
+            f"| {alone:.3g} |"
+        )
     lines += ["", "| products | us a pair, flatten, NNGP and NTK |", "|---|--:|"]
-    net, shape = CASES["the same, flatten"]
+    net, shape = CASES["the same, flatten"][:2]
     lines += [f"| {p} | {microseconds(net, shape, products=p):.1f} |" for p in PRODUCTS]
     lines += ["", "| network | program | us a pair |", "|---|---|--:|"]
-    for name, (net, shape) in CASES.items():
+    for name, (net, shape, *_) in CASES.items():
         for program, time_of in programs(net, shape, BOTH).most_common(5):
             lines.append(f"| {name} | `{program[:60]}` | {time_of:.3g} |")
     text = "\n".join(lines) + "\n"

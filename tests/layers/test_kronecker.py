@@ -22,9 +22,19 @@ def test_products_with_a_matrix(sizes):
     expected = np.asarray(right) @ np.swapaxes(full, -1, -2)
     np.testing.assert_allclose(A.columns(right), expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(A.T.matrix, np.swapaxes(full, -1, -2), rtol=1e-6)
-    square = jnp.asarray(rng.normal(size=(2, 3, *full.shape[-2:])))
-    expected = np.einsum("...os,...os->...o", square, full)
-    np.testing.assert_allclose(A.on_diagonal(square), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [(3,), (3, 4), (2, 3, 2)])
+def test_both_sides_of_one_axis_at_a_time(sizes):
+    def product(lead, inner):
+        pairs = zip(sizes, inner, strict=True)
+        return Kronecker(tuple(jnp.asarray(rng.normal(size=(*lead, o, s))) for o, s in pairs))
+
+    A, B = product((2, 1), sizes), product((1, 3), [s + 1 for s in sizes])
+    left, right = np.asarray(A.matrix), np.asarray(B.matrix)
+    K = rng.normal(size=(2, 3, left.shape[-1], right.shape[-1]))
+    expected = np.sum((left @ K) * right, axis=-1)
+    np.testing.assert_allclose(A.diagonal(jnp.asarray(K), B), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_residual_attention_goes_axis_by_axis_only_where_it_is_one():

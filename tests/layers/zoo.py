@@ -304,7 +304,7 @@ def _cases():
     for name, decay, rest in (
         ("flatten", se, (lf.LayerNorm(), D(), lf.Flatten())),
         ("pool", se, (lf.MeanPool(), D())),
-        ("pixels", lf.OneHot(), (D(), lf.Erf(), D())),
+        ("pixels", lf.OneHot(), (D(),)),
     ):
         layer = lf.ResidualAttention(decay, 0.65, qk_std=1.2)
         net = lf.Serial(lf.Conv((3, 2), 1.2, 0.3), lf.Erf(), layer, *rest)

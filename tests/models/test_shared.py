@@ -44,6 +44,7 @@ def test_groups_of_one_layer_are_independent_layers():
     assert (np.abs(found.mean("cosine") - mean) < 6 * error).all()
 
 
+@pytest.mark.slow
 @pytest.mark.twin
 def test_finite_networks_that_share_weights(key):
     shared = shared_profile(ALBERT, IDS, draws=256).mean("cosine")

@@ -89,6 +89,7 @@ def test_circle_command(tmp_path, capsys, monkeypatch):
     assert "use at least one step, one seed" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_all_paths_are_the_model(tmp_path, monkeypatch):
     few = {"memorisation": lambda rng: dong_tasks.memorisation(rng, 8, 6)}
     monkeypatch.setattr(dong_tasks, "TASKS", few)

@@ -1,11 +1,10 @@
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import limitformer as lf
 from limitformer.reproduce.hron_cifar import network
-from limitformer.reproduce.readouts import Readout, Readouts, Shared, low_rank
+from limitformer.reproduce.readouts import Readout, Readouts, low_rank
 from limitformer.reproduce.shared_trunk import rank_errors, shared_kernels
 
 W, B = 1.7562**0.5, 0.1841**0.5
@@ -143,16 +142,3 @@ def test_low_rank_factors_of_smooth_weights():
         exact, none = low_rank(jax.numpy.asarray(A), 40)
     assert none is None
     assert exact.shape == A.shape
-
-
-def test_shared_weights_along_the_axes():
-    layer, grid = lf.ResidualAttention(lf.SquaredExponential(5.0, 0.5), alpha=0.65), (24, 24)
-    with jax.enable_x64(True):
-        dtype = np.dtype(np.float64)
-        shared = Shared.of(layer, grid, dtype)
-        assert shared.V is not None
-        K = np.random.default_rng(0).normal(size=(2, 1, 576, 576))
-        A = np.asarray(layer.token_weights(grid, None, (), dtype).matrix)
-        expected = np.einsum("ac,ijcd,ad->ija", A, K, A, optimize=True)
-        error = np.abs(shared.diagonal(jnp.asarray(K)) - expected).max()
-    assert error < 1e-7 * np.abs(expected).max()

@@ -59,9 +59,19 @@ class Kronecker(eqx.Module):
             after *= out
         return K.reshape(*lead, m, after)
 
-    def on_diagonal(self, K: Float[Array, "*p O S"]) -> Float[Array, "*p O"]:
-        """The diagonal of K A^T."""
-        return jnp.sum(K * self.matrix, axis=-1)
+    def diagonal(self, K: Float[Array, "*p S1 S2"], other: Kronecker) -> Float[Array, "*p O"]:
+        """The diagonal of A K B^T, B the other: both sides of one axis at a time.
+
+        After the first axis an array of S / s_1 times fewer entries is left.
+        """
+        for k, (A, B) in enumerate(zip(self.factors, other.factors, strict=True)):
+            lead, (S1, S2) = K.shape[:-2], K.shape[-2:]
+            A, B = (F.reshape(*F.shape[:-2], *(1,) * k, *F.shape[-2:]) for F in (A, B))
+            s1, s2 = A.shape[-1], B.shape[-1]
+            left = jnp.matmul(A, K.reshape(*lead, s1, S1 // s1 * S2))
+            left = left.reshape(*left.shape[:-1], S1 // s1, s2, S2 // s2)
+            K = jnp.sum(left * B[..., :, None, :, None], axis=-2)
+        return K[..., 0, 0].reshape(*K.shape[: -2 - len(self.factors)], -1)
 
 
 def _along(A, K):

@@ -84,8 +84,7 @@ class ResidualAttention(Leaf):
         """(1 - alpha) A . B^T + alpha . as a function of a kernel."""
 
         def through(K):
-            left = A.rows(K)
-            return B.on_diagonal(left) if form == Form.DIAG else B.columns(left)
+            return A.diagonal(K, B) if form == Form.DIAG else B.columns(A.rows(K))
 
         def mixed(K):
             kept = jnp.diagonal(K, axis1=-2, axis2=-1) if form == Form.DIAG else K

@@ -10,13 +10,12 @@ Attention weights are smooth: A = L V^T of rank r far below the number of tokens
     < C, K > = < L(x)^T diag(d(x) d(y) / S) L(y),  V(x)^T K V(y) >,
 
 which is r S^2 work a pair instead of S^3. How much that leaves out is measured on every input.
-Weights that are a product over the axes of the image have small factors along each axis.
+Weights that are a product over the axes of the image need no rank.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from typing import Any
 
@@ -30,13 +29,11 @@ from ..layers.attention import Attention
 from ..layers.base import Context, Layer, Leaf
 from ..layers.combine import Serial
 from ..layers.dense import Dense
-from ..layers.kronecker import Kronecker
 from ..layers.norm import LayerNorm, RMSNorm
 from ..layers.pool import Flatten, MeanPool
 from ..layers.residual_attention import ResidualAttention
 
 _WORTH = 4  # a rank pays if it is this many times below the number of tokens
-_CUT = 1e-9  # singular values of fixed attention weights below this share of the first are dropped
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,8 +87,8 @@ class Side(eqx.Module):
     """What one readout keeps of each input.
 
     Attributes:
-        L, V: `(*n, S, r)` factors of the attention weights A = L V^T; V=None: the identity. Weights
-            that all inputs share are not kept here.
+        L, V: `(*n, S, r)` factors of the attention weights A = L V^T; V=None: the identity. Of
+            attention to positions only, L is A itself, axis by axis.
         d: `(*n, S)` factors of the norm; None: ones.
         c: `(*n, S)` means that the norm takes away; None: zero.
         error: `(*n,)` relative error of the input's own readout from the rank.
@@ -145,9 +142,7 @@ class Readouts(Leaf):
             c = after.m * d if centred and after.m is not None else None
         exact = after.K if d is None else after.K * d * d
         if isinstance(layer, ResidualAttention):
-            shared = Shared.of(layer, state.facts.grid, state.K.dtype)
-            L, V = shared.L.matrix, None if shared.V is None else shared.V.matrix
-            return Side(None, None, d, c, _own_error(readout, L, V, d, state, exact))
+            return Side(record, None, d, c, jnp.zeros(state.unit.shape, jnp.float64))
         L, V = low_rank(record.side[..., 0, :, :], readout.rank)
         return Side(L, V, d, c, _own_error(readout, L, V, d, state, exact))
 
@@ -158,10 +153,11 @@ class Readouts(Leaf):
             if r.pool == "mean" or isinstance(r.attention, Attention):
                 groups.setdefault(_group(r), tuple(_factor(r, s, grid, k.K.dtype) for s in (x, y)))
         reads = _sandwiches(groups, k)
-        for r in self.readouts:
+        for r, x, y in zip(self.readouts, left, right, strict=True):
             if isinstance(r.attention, ResidualAttention) and r.attention not in reads:
-                shared = Shared.of(r.attention, grid, k.K.dtype)
-                reads[r.attention] = shared.diagonal(k.K), shared.diagonal(k.T)
+                reads[r.attention] = tuple(
+                    None if value is None else x.L.diagonal(value, y.L) for value in (k.K, k.T)
+                )
         diagonals = k.reduced(Form.DIAG)
         return tuple(
             _read(r, x, y, reads.get(_group(r)), diagonals, ctx.ntk)
@@ -309,60 +305,6 @@ def _orthonormal(Y):
         return jax.lax.dynamic_update_slice_in_dim(Q, v, j, axis=-1)
 
     return jax.lax.fori_loop(0, rank, step, jnp.zeros_like(Y))
-
-
-class Shared(eqx.Module):
-    """Attention weights that all inputs share, A = L V^T; V=None: the identity, L is A."""
-
-    L: Kronecker
-    V: Kronecker | None
-
-    @classmethod
-    def of(cls, layer: ResidualAttention, grid, dtype) -> Shared:
-        """From an SVD along each axis, if it pays."""
-        L, V = (
-            None if factors is None else Kronecker(tuple(jnp.asarray(a, dtype) for a in factors))
-            for factors in _svd(layer, tuple(grid))
-        )
-        assert L is not None
-        return cls(L, V)
-
-    def diagonal(self, K) -> Any:
-        """[A K A^T]_aa, summed in float64 once K is small."""
-        if K is None:
-            return None
-        if self.V is None:
-            return self.L.on_diagonal(self.L.rows(K))
-        # factors with the leading axes of K: without them, XLA would transpose K
-        lead = K.shape[:-2]
-        V = jax.tree.map(lambda a: jnp.broadcast_to(a, (*lead, *a.shape)), self.V)
-        wide: Shared = jax.tree.map(lambda a: a.astype(jnp.float64), self)
-        core = jnp.matmul(V.T.rows(K).astype(jnp.float64), wide.V.matrix)
-        # along every axis, the products of L's columns with each other
-        pairs = [A[..., :, :, None] * A[..., :, None, :] for A in wide.L.factors]
-        ranks = [A.shape[-1] for A in self.L.factors]
-        core = core.reshape(*lead, *ranks, *ranks)
-        if len(pairs) == 1:
-            return jnp.einsum("...cd,acd->...a", core, pairs[0])
-        half = jnp.einsum("...cedf,acd->...aef", core, pairs[0])
-        found = jnp.einsum("...aef,bef->...ab", half, pairs[1])
-        return found.reshape(*lead, -1)
-
-
-@functools.lru_cache(maxsize=32)
-def _svd(layer: ResidualAttention, grid) -> tuple[list[np.ndarray], list[np.ndarray] | None]:
-    """Factors of L and V along each axis."""
-    with jax.ensure_compile_time_eval(), jax.enable_x64(True):
-        A = layer.token_weights(grid, None, (), jnp.dtype(jnp.float64))
-    given, L, V = [np.asarray(factor) for factor in A.factors], [], []
-    for factor in given:
-        u, s, vt = np.linalg.svd(factor)
-        rank = int(np.sum(s > _CUT * s[0]))
-        L.append(u[:, :rank] * s[:rank])
-        V.append(vt[:rank].T)
-    if _WORTH * math.prod(v.shape[1] for v in V) > math.prod(grid):
-        return given, None
-    return L, V
 
 
 def _own_error(readout: Readout, L, V, d, state: Marginal, exact):
