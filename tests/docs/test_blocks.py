@@ -8,6 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+LONG = ("heads.md", "estimators.md", "depth.md", "netsor.md", "finite.md")  # .ci/run has them
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("howto/*.md"))]
 
 
@@ -22,7 +23,13 @@ def blocks(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)
 
 
-@pytest.mark.parametrize("page", [*filter(blocks, PAGES)], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.name, marks=[pytest.mark.slow] if page.name in LONG else [])
+        for page in filter(blocks, PAGES)
+    ],
+)
 def test_blocks_run(page: Path):
     scope: dict = {}
     for block in blocks(page):

@@ -46,7 +46,7 @@ SMALL["qwen3"] = SMALL["llama"] | {"model_type": "qwen3", "head_dim": 32, "initi
 @pytest.mark.twin
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(k, marks=() if k in ("bert", "llama") else pytest.mark.slow) for k in SMALL],
+    [pytest.param(k, marks=() if k == "bert" else pytest.mark.slow) for k in SMALL],
 )
 def test_limit_of_random_models(kind, key):
     """Kernels of 40 random models; finite width adds O(1 / width), a part of the allowance."""

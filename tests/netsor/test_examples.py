@@ -61,6 +61,7 @@ def test_attention(key):
     agree(netsor.examples.attention(C, heads=2, qk_std=1.3), key)
 
 
+@pytest.mark.slow
 def test_low_rank_attention(key):
     e = netsor.examples.low_rank_attention(C, heads=2)
     p = agree(e, key)
