@@ -167,7 +167,7 @@ def imdb_minilm(data: Path, quick: bool) -> Task:
     """The reviews of `imdb` as a pretrained transformer sees them."""
     rows = lf.data.imdb(data / "imdb_5k_2k.parquet")
     rows = rows.take(*((200, 200) if quick else (1000, 1000)), key=SEED)
-    return _pretrained("imdb-minilm", rows, 60, seen=256)
+    return _pretrained("imdb-minilm", rows, 60, seen=128)
 
 
 def _pretrained(name: str, rows, tokens: int, seen: int | None = None) -> Task:

@@ -1,6 +1,7 @@
 """One-vs-rest regression: closed forms against the long way round, and bad input."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -69,15 +70,35 @@ def test_calibration_minimises_the_left_out_loss(problem):
     assert plain.loo_log_loss == plain.loo_log_loss_before == model.loo_log_loss_before
     assert model.loo_log_loss < model.loo_log_loss_before
 
-    def objective(g):
-        loss = -log_largest(model.loo_scores, g * plain.loo_deviation, labels[:40])
-        return loss.sum() + np.log(g) ** 2 / 2
+    mean = model.mean[labels[:40]]
 
-    best = objective(model.calibration)
-    assert all(best <= objective(g) + 1e-6 for g in np.geomspace(0.05, 20, 60))
-    P = largest(model.loo_scores, model.loo_deviation)[np.arange(40), labels[:40]]
-    assert model.loo_log_loss == pytest.approx(-np.log(P).mean(), rel=1e-8)
-    assert model.loo_log_loss_sem == pytest.approx(np.log(P).std(ddof=1) / np.sqrt(40))
+    def right(g, lapse):
+        log_p = log_largest(model.loo_scores, g * plain.loo_deviation, labels[:40])
+        return np.log((1 - lapse) * np.exp(log_p) + lapse * mean)
+
+    def objective(g, lapse):
+        return -right(g, lapse).sum() + np.log(g) ** 2 / 2 - np.log(lapse) / 2
+
+    best = objective(model.calibration, model.lapse)
+    grid = itertools.product(np.geomspace(0.05, 20, 30), np.geomspace(1e-6, 0.9, 30))
+    assert all(best <= objective(g, lapse) + 1e-5 for g, lapse in grid)
+    found = right(model.calibration, model.lapse)
+    assert model.loo_log_loss == pytest.approx(-found.mean(), rel=1e-8)
+    assert model.loo_log_loss_sem == pytest.approx(found.std(ddof=1) / np.sqrt(40))
+
+
+def test_a_copy_with_another_label_is_not_impossible():
+    points = np.concatenate([np.linspace(-5, -3, 20), np.linspace(3, 5, 20)])[:, None]
+    labels = (points[:, 0] > 0).astype(int)
+    model = fit(kernel(points, points), labels, 1e-8)
+    assert model.loo_accuracy == 1
+    assert 0.2 / 40 < model.lapse < 3 / 40  # half an input that the scores do not explain
+    own = model.predict(kernel(points, points), np.ones(40)).probabilities
+    wrong = own[np.arange(40), 1 - labels]
+    np.testing.assert_allclose(wrong.min(), model.lapse / 2, rtol=1e-6)
+    plain = fit(kernel(points, points), labels, 1e-8, calibrate=False)
+    assert plain.lapse == 0
+    assert plain.predict(kernel(points, points), np.ones(40)).probabilities.min() == 0
 
 
 def test_calibration_stays_finite_where_every_prediction_is_right():

@@ -55,13 +55,14 @@ class OneVsRest:
         factor: lower Cholesky factor of K + noise (the upper triangle is zero).
         scale: s^2, the maximum-likelihood factor of the covariance.
         calibration: factor on the deviation, fitted by leave-one-out log loss (1: not needed).
+        lapse: share of the class means in every probability, fitted with it (0: not calibrated).
         loo_scores, loo_deviation: of every training input when it is left out; the deviation is
             the calibrated one, of an observation.
         loo_error: mean squared leave-one-out error over inputs and classes.
         loo_accuracy, loo_accuracy_sem: leave-one-out accuracy and its binomial standard error.
         loo_log_loss: mean leave-one-out -log probability of the true class, calibrated.
         loo_log_loss_sem: its standard error.
-        loo_log_loss_before: the same with `calibration` 1.
+        loo_log_loss_before: the same with `calibration` 1 and `lapse` 0.
     """
 
     classes: Shaped[np.ndarray, " classes"]
@@ -71,6 +72,7 @@ class OneVsRest:
     factor: Float[np.ndarray, "n n"]
     scale: float
     calibration: float
+    lapse: float
     loo_scores: Float[np.ndarray, "n classes"]
     loo_deviation: Float[np.ndarray, " n"]
     loo_error: float
@@ -90,6 +92,7 @@ class OneVsRest:
 
             scores(x) = mean + k(x) (K + noise)^{-1} (Y - mean)
             deviation(x)^2 = calibration^2 s^2 (k(x, x) - k(x) (K + noise)^{-1} k(x)^T + noise(x))
+            P(x) = (1 - lapse) P(largest score) + lapse mean
 
         Args:
             K_test: kernel between new and training inputs.
@@ -116,7 +119,7 @@ class OneVsRest:
             classes=self.classes,
             scores=scores,
             deviation=deviation,
-            probabilities=largest(scores, deviation),
+            probabilities=(1 - self.lapse) * largest(scores, deviation) + self.lapse * self.mean,
             clipped=int(np.sum(variance < 0)),
         )
 
@@ -137,13 +140,16 @@ def fit(
         s^2 = tr[(Y - mean)^T A^{-1} (Y - mean)] / (n classes)
 
     The probability of a class is that of having the largest score when the scores are independent
-    Gaussians with one deviation. That deviation is multiplied by `calibration`, the minimiser over
-    g of
+    Gaussians with one deviation, P(g) with g times the deviation; now and then, in a share l of
+    all inputs, the scores say nothing and the class has its mean frequency. `calibration` g and
+    `lapse` l are the minimisers of
 
-        - sum_i log P(label_i | left-out scores, g * left-out deviation) + (log g)^2 / 2
+        - sum_i log[(1 - l) P(label_i | left out, g) + l mean(label_i)] + (log g)^2 / 2 - log(l) / 2
 
-    (training labels only). The last term, a standard normal prior on log g, weighs as much as a
-    fraction of one input; it keeps g away from 0 where every left-out prediction is right.
+    (training labels only). The prior on log g weighs as much as a fraction of one input and keeps
+    g away from 0 where every left-out prediction is right; that on l is half an input, so that
+    after n right predictions l is about 1 / 2n. Without it, a new input that is almost a training
+    input of another label would have the probability 0.
 
     Args:
         K: kernel of the training inputs.
@@ -153,7 +159,7 @@ def fit(
             a column of its prior mean. None: those that occur.
         prior: the mean of the scores, `"frequency"` of the classes in the training set or
             `"uniform"`, 1 / classes (Hron 2020 for ten classes: targets 0.9 and -0.1).
-        calibrate: False leaves the deviation as the Gaussian process has it.
+        calibrate: False leaves deviation and probabilities as the Gaussian process has them.
 
     Returns:
         `OneVsRest`.
@@ -168,12 +174,13 @@ def fit(
         >>> model = fit(k(x, x), np.array(["low", "low", "high", "high"]), 0.1)
         >>> new = np.array([-1.5, 1.5])
         >>> prediction = model.predict(k(new, x), np.ones(2))
-        >>> prediction.labels.tolist(), bool(model.loo_log_loss <= model.loo_log_loss_before)
-        (['low', 'high'], True)
+        >>> prediction.labels.tolist(), prediction.probabilities.sum(axis=1).round(6).tolist()
+        (['low', 'high'], [1.0, 1.0])
 
     Reference:
         Rasmussen, Williams, *Gaussian processes for machine learning*, 2006, equations 5.10 to
-        5.12 (left out), 2.25 and 2.26 (predictions).
+        5.12 (left out), 2.25 and 2.26 (predictions). Hernandez-Lobato, Hernandez-Lobato, Dupont,
+        *Robust multi-class Gaussian process classification*, 2011 (lapses).
     """
     K = np.asarray(K, float)
     n = len(K)
@@ -195,18 +202,22 @@ def fit(
     loo = Y - dual / inverse_diagonal[:, None]
     deviation = np.sqrt(scale / inverse_diagonal)
 
-    def losses(log_g: float) -> np.ndarray:
-        return -log_largest(loo, np.exp(log_g) * deviation, index)
+    def log_right(log_g: float) -> np.ndarray:
+        return log_largest(loo, np.exp(log_g) * deviation, index)
 
-    before = after = losses(0.0)
-    log_g = 0.0
+    before = -log_right(0.0)
+    after, log_g, lapse = before, 0.0, 0.0
     if calibrate:
-        found: Any = minimize_scalar(
-            lambda u: float(losses(u).sum()) + u**2 / 2, bounds=(-6.0, 6.0), method="bounded"
-        )
-        after, log_g = losses(found.x), float(found.x)
-        if after.sum() > before.sum():  # where g = 1 is the minimum, the search stops beside it
-            after, log_g = before, 0.0
+        mean_right = mean[index]
+
+        def penalised(u: float) -> float:
+            return _lapse(log_right(u), mean_right)[1] + u**2 / 2
+
+        found: Any = minimize_scalar(penalised, bounds=(-6.0, 6.0), method="bounded")
+        # where g = 1 is the minimum, the search stops beside it
+        log_g = min((0.0, float(found.x)), key=penalised)
+        lapse, _ = _lapse(log_right(log_g), mean_right)
+        after = -_mixed(log_right(log_g), mean_right, lapse)
     right = float(np.mean(loo.argmax(axis=1) == index))
     return OneVsRest(
         classes=names,
@@ -216,6 +227,7 @@ def fit(
         factor=factor,
         scale=scale,
         calibration=float(np.exp(log_g)),
+        lapse=lapse,
         loo_scores=loo,
         loo_deviation=np.exp(log_g) * deviation,
         loo_error=float(np.mean((Y - loo) ** 2)),
@@ -225,6 +237,21 @@ def fit(
         loo_log_loss_sem=float(after.std(ddof=1) / np.sqrt(n)),
         loo_log_loss_before=float(before.mean()),
     )
+
+
+def _mixed(log_p, mean, lapse: float) -> Float[np.ndarray, " n"]:
+    """log[(1 - l) p + l mean]."""
+    return np.logaddexp(np.log1p(-lapse) + log_p, np.log(lapse) + np.log(mean))
+
+
+def _lapse(log_p, mean) -> tuple[float, float]:
+    """The share of lapses that explains the labels best, and the loss with it (see `fit`)."""
+
+    def loss(u: float) -> float:
+        return -float(_mixed(log_p, mean, np.exp(u)).sum()) - u / 2
+
+    found: Any = minimize_scalar(loss, bounds=(-30.0, -1e-3), method="bounded")
+    return float(np.exp(found.x)), float(found.fun)
 
 
 def encode(labels: Any, classes: Any = None) -> tuple[np.ndarray, np.ndarray]:
