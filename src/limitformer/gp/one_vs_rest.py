@@ -26,7 +26,7 @@ class ClassScores:
         classes: the labels that the columns stand for.
         scores: regression values, near 1 for the class and 0 for the others.
         deviation: calibrated standard deviation of each input's scores.
-        probabilities: that each class has the largest score.
+        probabilities: that each class has the largest score, with the share of lapses (see `fit`).
         clipped: how many posterior variances were negative (rounding, or a kernel that is not
             positive semidefinite) and were set to 0 before the noise was added.
     """
