@@ -114,8 +114,9 @@ def doubt(demo: Demo) -> html.Markup:
         "How sure is it?",
         "A Gaussian process gives its doubt with its answer. Confidence is the probability that "
         "the predicted class has the largest score, when scores are Gaussian with the posterior's "
-        "mean and variance; one factor on the deviation is fitted to training labels that are left "
-        "out in turn, which has a closed form.",
+        "mean and variance. A factor on the deviation, and the share of images of which the scores "
+        "say nothing, are fitted to training labels that are left out in turn, which has a closed "
+        "form.",
         html.equation("var(*x*) ∝ *K*(*x*, *x*) − *k*(*x*) (*K* + *λ* *I*)^{−1} *k*(*x*)ᵀ + *λ*"),
         html.gallery(
             [
