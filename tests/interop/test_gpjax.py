@@ -1,5 +1,6 @@
 """GPJax's models with a limit kernel, against dense formulas."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +10,6 @@ import limitformer as lf
 from limitformer.interop import gpjax_kernel
 
 gpx = pytest.importorskip("gpjax", reason='needs pip install "limitformer[gpjax]"')
-eqx = pytest.importorskip("equinox")
 
 NET = lf.Serial(lf.Dense(1.2, 0.3), lf.Relu(), lf.MeanPool(), lf.Dense())
 

@@ -37,6 +37,18 @@ def test_both_sides_of_one_axis_at_a_time(sizes):
     np.testing.assert_allclose(A.diagonal(jnp.asarray(K), B), expected, rtol=1e-4, atol=1e-4)
 
 
+def test_a_mask_on_one_side_only():
+    layers = (lf.ResidualAttention(lf.SquaredExponential(2.0, 0.5), 0.6), lf.LayerNorm())
+    net = lf.Serial(lf.Conv((3, 3)), lf.Relu(), *layers, lf.Flatten(), lf.Dense())
+    x, y = rng.normal(size=(2, 4, 3, 2)), rng.normal(size=(3, 4, 3, 2))
+    mask = np.ones((2, 4, 3), bool)
+    mask[0, 3] = False
+    found = net.kernel(x, y, x_mask=mask)
+    expected = net.kernel(x, y, x_mask=mask, y_mask=np.ones((3, 4, 3), bool))
+    np.testing.assert_allclose(found.ntk, expected.ntk, rtol=1e-12)
+    np.testing.assert_allclose(found.ntk[1:], net.kernel(x[1:], y).ntk, rtol=1e-12)
+
+
 def test_residual_attention_goes_axis_by_axis_only_where_it_is_one():
     def factors(decay, weights="identity", grid=(3, 4), mask=None):
         layer = lf.ResidualAttention(decay, weights=weights)

@@ -5,12 +5,12 @@ import urllib.request
 
 import numpy as np
 import pytest
+from moto import server
 
 import limitformer as lf
 from limitformer.tiles.location import Location
 from limitformer.tiles.store import open_store
 
-server = pytest.importorskip("moto.server")
 NET = lf.Serial(lf.Dense(), lf.Relu(), lf.MeanPool(), lf.Dense())
 
 
@@ -46,6 +46,10 @@ def test_a_store_in_s3_is_computed_resumed_and_read(bucket):
     np.testing.assert_array_equal(np.asarray(again.nngp), expected)
     with pytest.raises(ValueError, match="data"):
         lf.gram(NET, x + 1, store=url, tile=8)
+
+
+def test_chained_addresses_are_known():
+    assert not Location.of("simplecache::memory://not/there.zarr").exists()
 
 
 def test_addresses_that_nobody_knows():

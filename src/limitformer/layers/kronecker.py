@@ -62,16 +62,20 @@ class Kronecker(eqx.Module):
     def diagonal(self, K: Float[Array, "*p S1 S2"], other: Kronecker) -> Float[Array, "*p O"]:
         """The diagonal of A K B^T, B the other: both sides of one axis at a time.
 
-        After the first axis an array of S / s_1 times fewer entries is left.
+        After the first axis an array of s_1 times fewer entries is left. Products over different
+        axes (an image with a mask has one factor) are taken as whole matrices.
         """
-        for k, (A, B) in enumerate(zip(self.factors, other.factors, strict=True)):
+        sides = self.factors, other.factors
+        if len(self.factors) != len(other.factors):
+            sides = (self.matrix,), (other.matrix,)
+        for k, (A, B) in enumerate(zip(*sides, strict=True)):
             lead, (S1, S2) = K.shape[:-2], K.shape[-2:]
             A, B = (F.reshape(*F.shape[:-2], *(1,) * k, *F.shape[-2:]) for F in (A, B))
             s1, s2 = A.shape[-1], B.shape[-1]
             left = jnp.matmul(A, K.reshape(*lead, s1, S1 // s1 * S2))
             left = left.reshape(*left.shape[:-1], S1 // s1, s2, S2 // s2)
             K = jnp.sum(left * B[..., :, None, :, None], axis=-2)
-        return K[..., 0, 0].reshape(*K.shape[: -2 - len(self.factors)], -1)
+        return K[..., 0, 0].reshape(*K.shape[: -2 - len(sides[0])], -1)
 
 
 def _along(A, K):

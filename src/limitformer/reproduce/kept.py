@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..tiles.manifest import engine
 from .run import Kernels
 
 _ABOUT = "reproduction.json"
@@ -36,12 +37,10 @@ class Kept:
         self.folder, self.seconds = None if folder is None else Path(folder), 0.0
         if self.folder is None:
             return
-        from .. import __version__
-
         digest = hashlib.sha256()
         for array in arrays:
             digest.update(np.ascontiguousarray(array).tobytes())
-        about = settings | {"data": digest.hexdigest(), "limitformer": __version__}
+        about = settings | {"data": digest.hexdigest(), "engine": engine()}
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / _ABOUT
         if not path.exists():

@@ -47,7 +47,7 @@ class Location:
 
     def _find_protocol(self) -> None:
         """Let obstore take addresses for which fsspec's own package is not installed."""
-        scheme = "file" if self.local else self.url.partition("://")[0]
+        scheme = "file" if self.local else self.url.rpartition("://")[0].rpartition("::")[2]
         try:
             optional("fsspec", "tiles").get_filesystem_class(scheme)
         except ValueError:
