@@ -34,7 +34,7 @@ def interpreted(monkeypatch):
     counted("from_features")
     monkeypatch.setattr(fused, "available", lambda: True)
     monkeypatch.setattr(fused, "_SIDES", range(2, 65))
-    monkeypatch.setattr(fused, "_TYPES", (jnp.float32, jnp.float64))
+    monkeypatch.setattr(fused, "TYPES", (jnp.float32, jnp.float64))
     return calls
 
 

@@ -79,20 +79,29 @@ class Functional(eqx.Module):
 def contract(fx: Functional, fy: Functional, k: Cross, ntk: bool) -> Cross:
     """Apply a functional to a block of pairs; the token axes get length one."""
     T = None if k.T is None else bilinear(fx.u, k.T, fy.u)
-    return gathered(fx, fy, bilinear(fx.u, k.K, fy.u), T, ntk)
+    return gathered(fx, constants(fx, fy), bilinear(fx.u, k.K, fy.u), T, ntk)
 
 
-def gathered(fx: Functional, fy: Functional, K, T, ntk: bool) -> Cross:
-    """A functional of a block of pairs from its terms u_r(x)^T K u_r(y), and the same of T."""
-    value = add(*K)
+def constants(fx: Functional, fy: Functional) -> list:
+    """c_q(x) c_q(y) for every constant q."""
+    return [fx.c[..., q] * fy.c[..., q] for q in range(len(fx.cK))]
+
+
+def gathered(functional: Functional, constants, K, T, ntk: bool) -> Cross:
+    """A functional of a block of pairs from its parts.
+
+    Args:
+        functional: of either side; its coefficients are taken.
+        constants: c_q(x) c_q(y).
+        K, T: u_r(x)^T K u_r(y), and the same of T (or None).
+        ntk: whether T is asked for.
+    """
+    f = functional
+    value = add(*K, *(c * p for c, p in zip(f.cK, constants, strict=True)))
     tangent = None
     if ntk:
-        tangent = add(*(k * t for k, t in zip(fx.kappa, K, strict=True) if k), *(T or ()))
-    if fx.cK:
-        products = fx.c * fy.c
-        value = value + jnp.sum(jnp.asarray(fx.cK, value.dtype) * products, axis=-1)
-        if ntk:
-            tangent = add(tangent, jnp.sum(jnp.asarray(fx.cT, value.dtype) * products, axis=-1))
+        own = (k * t for k, t in zip(f.kappa, K, strict=True) if k)
+        tangent = add(*own, *(T or ()), *(c * p for c, p in zip(f.cT, constants, strict=True)))
     return Cross(value[..., None, None], None if tangent is None else tangent[..., None, None])
 
 

@@ -18,10 +18,10 @@ from ..layers.activation import Activation
 from ..layers.conv import Conv
 from ..layers.pool import Pulled, Readout
 from . import programs
-from .functional import bilinear, contract, gathered
+from .functional import bilinear, constants, contract, gathered
 from .state import Cross, between
 
-_TYPES = (jnp.float32,)  # what was measured
+TYPES = (jnp.float32,)  # what was measured
 _SIDES = range(24, 65)  # image sides for which it is faster than XLA and fits into registers
 
 _MOST_TERMS = 2  # sums that a program keeps beside its rows
@@ -50,7 +50,7 @@ def applies(conv, activation, k: Cross, rx, ry, ntk: bool) -> bool:
         and conv.parametrisation == "ntk"
         and (spec.padding, set(spec.stride), len(spec.size)) == ("same", {1}, 2)
         and not k.diag
-        and k.K.dtype in _TYPES
+        and k.K.dtype in TYPES
         and (not ntk or (k.T is None) == _known(wx, wy))
         and all(mask is None for mask in (wx.mask, wy.mask, mask_x, mask_y))
         and all(side in _SIDES for side in (*wx.grid, *wy.grid))
@@ -75,7 +75,9 @@ def conv_activation(
     how = (activation.dual, conv.spec, wx.grid, wy.grid)
     u = () if readout is None else tuple(f.u for f in readout)
     K, T = _convolved(how, k.K, k.T if ntk else None, px, py, w2, b2, u)
-    return Cross(K, T) if readout is None else gathered(readout[0], readout[1], K, T, ntk)
+    if readout is None:
+        return Cross(K, T)
+    return gathered(readout[0], constants(*readout), K, T, ntk)
 
 
 def readout_of(layer, rx, ry):

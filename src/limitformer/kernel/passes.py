@@ -207,7 +207,7 @@ class CrossRun(Run):
         self.rx, self.ry, self.lead = rx, ry, lead
 
     def inner(self, name: str, rx=None, ry=None, path=None, depth=None):
-        return CrossRun(
+        return type(self)(
             self.options,
             self.rx[name] if rx is None else rx,
             self.ry[name] if ry is None else ry,
@@ -217,12 +217,16 @@ class CrossRun(Run):
             self.watch,
         )
 
+    def both(self, name: str) -> tuple[Any, Any]:
+        """A layer's records of the two sides."""
+        return self.rx[name], self.ry[name]
+
     def __call__(self, layer: AnyLayer, k, name: str):
         if isinstance(layer, Composite):
             return layer.flow(k, self.inner(name))
         path = f"{self.path}/{name}"
         ctx = self.context(path)
-        k = layer.cross(k, self.rx[name], self.ry[name], ctx)
+        k = layer.cross(k, *self.both(name), ctx)
         k = jax.tree.map(lambda b: b.reduced(ctx.need.cross), k, is_leaf=is_cross)
         self.seen(path, k)
         return k
@@ -251,10 +255,10 @@ class CrossRun(Run):
 
     def combine(self, blocks: tuple[Cross, ...], weights):
         blocks, weights = merge_equal(blocks, weights)
-        return combined(blocks, weights, self.rx["combine"], self.ry["combine"])
+        return combined(blocks, weights, *self.both("combine"))
 
     def pooled(self, step, k: Cross):
-        return contract(self.rx["functional"], self.ry["functional"], k, self.options.ntk)
+        return contract(*self.both("functional"), k, self.options.ntk)
 
     def repeat(self, layer: AnyLayer, n: int, k, name: str):
         rx, ry = self.rx[name], self.ry[name]

@@ -56,7 +56,7 @@ def convolved(how, K, T, px: Roots, py: Roots, w2, b2, u=(), interpret: bool = F
         program,
         grid=(pairs, displacements),
         out_shape=[jax.ShapeDtypeStruct(shape, m.dtype) for m in given],
-        **_options(_power(W1) * _power(W2) // 256, interpret),
+        **options(_power(W1) * _power(W2) // 256, interpret),
     )(*given, *weights, *_flat(px), *_flat(py), jnp.stack([w2, b2]))
     if u:
         found = [list(jnp.sum(m, axis=-1).reshape(terms, *lead)) for m in found]
@@ -86,7 +86,7 @@ def from_features(how, Fx, Fy, px: Roots, py: Roots, b2, interpret: bool = False
         program,
         grid=(pairs, pallas.cdiv(S1, _TILE[0]), pallas.cdiv(S2, _TILE[1])),
         out_shape=[shape] * (1 + ntk),
-        **_options(4, interpret),
+        **options(4, interpret),
     )(*sides, *_flat(px), *_flat(py), b2.reshape(1))
     K, *T = (m.reshape(*lead, S1, S2) for m in found)
     return K, T[0] if T else None
@@ -106,7 +106,8 @@ def _flat(p: Roots) -> tuple:
     return tuple(a.reshape(-1, a.shape[-1]) for a in (p.q, p.r))
 
 
-def _options(warps: int, interpret: bool) -> dict[str, Any]:
+def options(warps: int, interpret: bool) -> dict[str, Any]:
+    """How a program is compiled: with so many warps (one to eight), or interpreted."""
     from jax.experimental.pallas import triton
 
     if interpret:

@@ -176,9 +176,9 @@ def diagonal(matrix: Float[Array, "*n S S"]) -> Float[Array, "*n S"]:
 
 
 def between(Fx, Fy, diag: bool) -> Array:
-    """K = F(x) F(y)^T for features laid out as records are, `(n1, 1, S, f)` against `(1, n2, S, f)`
-    for all pairs of two sets, or `(p, S, f)` on both sides for a list of pairs."""
-    if Fx.ndim == 3:
+    """K = F(x) F(y)^T for features laid out as records are: `(n1, 1, S, f)` against `(1, n2, S, f)`
+    for all pairs of two sets, `(p, S, f)` on both sides for a list of pairs, `(S, f)` for one."""
+    if Fx.ndim < 4:
         return jnp.sum(Fx * Fy, -1) if diag else jnp.matmul(Fx, jnp.swapaxes(Fy, -1, -2))
     # not a broadcast product: one large product of all tokens is what the hardware likes
     return jnp.einsum("iaf,jaf->ija" if diag else "iaf,jbf->ijab", Fx[:, 0], Fy[0])

@@ -1,0 +1,250 @@
+"""A whole network of few tokens in one GPU program: a pair's kernels never leave the chip.
+
+XLA writes the token kernels of all pairs to memory wherever a layer sums over them. A pair of 64
+tokens has 16 kB of K and as much of T, which fit into the registers of one program; so a program
+takes one pair, its first kernel and the records of its two inputs, and runs the cross pass on them,
+the same code as everywhere. Only the readout's number comes out.
+
+A network qualifies if its cross pass consists of what such a program can do: entrywise operations,
+sums, and products of square matrices. That is read off its trace, not declared by layers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import ShapedArray
+
+from ..layers.base import AnyLayer
+from ..layers.pool import Readout
+from . import fused, programs
+from .functional import gathered
+from .passes import CrossRun
+from .state import Cross
+
+TOKENS: tuple[int, ...] = ()  # for which this was measured to be faster than XLA
+_ENTRIES = 512  # of a token kernel for each warp
+_OPERATIONS = """
+    abs acos add and asin atan atan2 bitcast_convert_type broadcast_in_dim clamp
+    convert_element_type copy cos div eq erf exp exp2 expm1 ge get gt integer_pow is_finite le log
+    log1p logistic lt max min mul ne neg not or pow program_id reduce_and reduce_max reduce_min
+    reduce_or reduce_sum rem reshape rsqrt select_n shift_left shift_right_arithmetic
+    shift_right_logical sign sin sqrt square squeeze stop_gradient sub swap tan tanh transpose xor
+"""  # what a program can do on registers, beside products
+_NESTED = ("closed_call", "custom_jvp_call", "jit", "pjit", "scan", "while")
+
+
+class NoReadout(Exception):
+    """The network ends in token kernels, which are more than one number."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Stored:
+    """A record of one input in memory, which a program loads where a layer asks for it."""
+
+    ref: Any
+    place: tuple
+    dtype: np.dtype
+
+    def part(self, index) -> Stored:
+        """One turn of a repeat, or one row."""
+        return Stored(self.ref, (*self.place, index), self.dtype)
+
+    def load(self):
+        found = self.ref[self.place]
+        return found != 0 if self.dtype == bool else found
+
+
+class ProgramRun(CrossRun):
+    """The cross pass of one pair inside a program: K `(S1, S2)` and records without leading axes.
+
+    A readout is a sum there, because a program has no product of a vector and a matrix.
+    """
+
+    def both(self, name: str) -> tuple[Any, Any]:
+        load = lambda a: a.load() if isinstance(a, Stored) else a  # noqa: E731
+        return jax.tree.map(load, (self.rx[name], self.ry[name]))
+
+    def __call__(self, layer: AnyLayer, k, name: str):
+        if isinstance(layer, Readout):
+            return self._read(self.rx[name], self.ry[name], k)
+        return super().__call__(layer, k, name)
+
+    def pooled(self, step, k: Cross):
+        return self._read(self.rx["functional"], self.ry["functional"], k)
+
+    def repeat(self, layer: AnyLayer, n: int, k, name: str):
+        sides = self.rx[name], self.ry[name]
+        done = len(sides[0]["first"])
+
+        def once(k, records, index):
+            rx, ry = records
+            inner = self.inner(name, rx, ry, self.path, (*(self.depth or ()), index))
+            return inner(layer, k, name)
+
+        def later(turn, k):
+            part = lambda a: a.part(turn) if isinstance(a, Stored) else a  # noqa: E731
+            return once(k, [jax.tree.map(part, side["rest"]) for side in sides], turn + done)
+
+        for index in range(done):
+            k = once(k, [side["first"][index] for side in sides], index)
+        if done == n:
+            return k
+        k = k.with_zero_T() if self.options.ntk else k
+        return jax.lax.fori_loop(jnp.int32(0), jnp.int32(n - done), later, k)
+
+    def _read(self, fx, fy, k: Cross) -> Cross:
+        """`functional.contract` with the rows of u and the constants loaded one by one."""
+        rows = [
+            (fx.u.part(r).load()[:, None], fy.u.part(r).load()[None, :])
+            for r in range(len(fx.kappa))
+        ]
+        K, T = (None if m is None else [jnp.sum(a * m * b) for a, b in rows] for m in (k.K, k.T))
+        products = [fx.c.part(q).load() * fy.c.part(q).load() for q in range(len(fx.cK))]
+        return gathered(fx, products, K, T, self.options.ntk)
+
+
+def applies(network, blocks: tuple[Cross, ...], rx, ry) -> bool:
+    """Whether a program can and should compute these pairs.
+
+    Args:
+        network: a `kernel.network.Network`.
+        blocks: first kernels of all pairs of two sets of inputs, for every stream of the network.
+        rx, ry: records of both sets, with one leading axis each.
+    """
+    if not fused.available() or len(blocks) != 1 or blocks[0].diag:
+        return False
+    K = blocks[0].K
+    known = K.dtype in fused.TYPES and {*K.shape[-2:]} <= {*TOKENS}
+    return known and possible(network, K, rx, ry)
+
+
+def possible(network, K, rx, ry) -> bool:
+    """Whether a program can compute these pairs.
+
+    Args:
+        network, rx, ry: as for `applies`.
+        K: `(n1, n2, S1, S2)` first kernels.
+    """
+    if any(a.ndim for a in jax.tree.leaves(network) if eqx.is_array(a)):
+        return False
+    arrays, static = eqx.partition((network, rx, ry), eqx.is_array)
+    try:
+        trace = jax.make_jaxpr(functools.partial(_called, static, interpret=False))(arrays, K)
+    except NoReadout:
+        return False
+    (program,) = (e for e in trace.jaxpr.eqns if e.primitive.name == "pallas_call")
+    return _fits(program.params["jaxpr"])
+
+
+def cross(network, K, rx, ry, interpret: bool = False):
+    """K and T of all pairs, `(n1, n2, 1, 1)`.
+
+    Args:
+        network, K, rx, ry: as for `possible`.
+        interpret: on a CPU, for tests.
+    """
+    arrays, static = eqx.partition((network, rx, ry), eqx.is_array)
+    found = _computed((static, interpret), arrays, K)
+    return found[0], found[1] if network.ntk else None
+
+
+# A program has no derivative of its own: derivatives are those of plain operations.
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _computed(how, arrays, K):
+    static, interpret = how
+    return _called(static, arrays, K, interpret)
+
+
+@_computed.defjvp
+def _(how, primals, tangents):
+    def plain(arrays, K):
+        network, rx, ry = eqx.combine(arrays, how[0])
+        rx = jax.tree.map(lambda a: a[:, None], rx)
+        ry = jax.tree.map(lambda a: a[None, :], ry)
+        run = CrossRun(network.options(None, 0), rx, ry)
+        return _values(network, run(network.net, Cross(K), "net"))
+
+    return jax.jvp(plain, primals, tangents)
+
+
+def _values(network, k: Cross) -> tuple:
+    return (k.K, k.with_zero_T().T) if network.ntk else (k.K,)
+
+
+def _called(static, arrays, K, interpret: bool) -> tuple:
+    from jax.experimental import pallas
+
+    n1, n2, S1, S2 = K.shape
+    numbers, *sides = arrays
+    given = [a.reshape(1) for a in jax.tree.leaves(numbers)]
+    for side in sides:
+        kept = (a for a in jax.tree.leaves(side) if a.size)
+        given += [a.astype(jnp.int32) if a.dtype == bool else a for a in kept]
+    like = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), arrays)
+    program = functools.partial(_program, static=static, like=like, n2=n2)
+    shape = jax.ShapeDtypeStruct((n1 * n2,), K.dtype)
+    found = pallas.pallas_call(
+        program,
+        grid=(n1 * n2,),
+        out_shape=[shape] * (1 + static[0].ntk),
+        **programs.options(S1 * S2 // _ENTRIES, interpret),
+    )(K.reshape(-1, S1, S2), *given)
+    return tuple(m.reshape(n1, n2, 1, 1) for m in found)
+
+
+def _program(first, *refs, static, like, n2: int):
+    """One pair of inputs, from its first kernel to its readout."""
+    from jax.experimental import pallas
+
+    outputs = refs[-1 - static[0].ntk :]
+    given = iter(refs[: -len(outputs)])
+    pair = pallas.program_id(0)
+
+    def stored(place, a) -> Any:
+        empty = not math.prod(a.shape)
+        return np.zeros(a.shape[1:], a.dtype) if empty else Stored(next(given), (place,), a.dtype)
+
+    numbers, *sides = like
+    numbers = jax.tree.map(lambda _: next(given)[0], numbers)
+    places = (pair // n2, pair % n2)
+    sides = [
+        jax.tree.map(functools.partial(stored, place), side)
+        for place, side in zip(places, sides, strict=True)
+    ]
+    network, rx, ry = eqx.combine((numbers, *sides), static)
+    run = ProgramRun(network.options(None, 0), rx, ry, lead=0)
+    k = run(network.net, Cross(first[pair]), "net")
+    for ref, m in zip(outputs, _values(network, k), strict=True):
+        if m.shape != (1, 1):
+            raise NoReadout
+        ref[pair] = jnp.sum(m)
+
+
+def _fits(program) -> bool:
+    """Whether every operation of a traced program is one that a GPU program can do."""
+    for equation in program.eqns:
+        name = equation.primitive.name
+        arrays = (v.aval for v in (*equation.invars, *equation.outvars))
+        shapes = [a.shape for a in arrays if isinstance(a, ShapedArray)]  # not in memory
+        if any(sum(n > 1 for n in s) > 2 or any(n & (n - 1) or not n for n in s) for s in shapes):
+            return False
+        inner = [v for v in equation.params.values() if hasattr(v, "jaxpr")]
+        if inner:
+            if name not in _NESTED or not all(_fits(v.jaxpr) for v in inner):
+                return False
+        elif name == "dot_general":
+            if any(len(s) != 2 or min(s) < 16 for s in shapes):
+                return False
+        elif name not in _OPERATIONS.split():
+            return False
+    return True

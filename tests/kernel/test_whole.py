@@ -1,0 +1,161 @@
+"""A whole network in one GPU program, interpreted, against the layers one by one."""
+
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import limitformer as lf
+from limitformer.kernel import fused, whole
+from limitformer.kernel.inputs import streams_of
+from limitformer.kernel.network import Network, _start_cross, cast, needs_of
+
+rng = np.random.default_rng(5)
+
+
+def blocks(n, **attention):
+    block = lf.Serial(
+        lf.Residual(lf.LayerNorm(), lf.Attention(**attention)),
+        lf.Residual(lf.LayerNorm(), lf.Dense(1.3, 0.2), lf.Relu(), lf.Dense()),
+    )
+    return lf.Serial(lf.Dense(b_std=0.3), lf.Repeat(block, n), lf.MeanPool(), lf.Dense(0.7, 0.1))
+
+
+NETWORKS = {
+    "identity, sqrt": blocks(2, scale="sqrt", weights="identity", qk_std=0.1),
+    "softmax, linear": blocks(3, scale="linear"),
+    "no records": lf.Serial(
+        lf.Dense(b_std=0.2), lf.Repeat(lf.Dense(1.1, 0.1), 5), lf.MeanPool(), lf.Dense()
+    ),
+    "repeats in repeats": lf.Serial(
+        lf.Dense(),
+        lf.Repeat(lf.Serial(lf.Repeat(lf.Serial(lf.Dense(1.2, 0.3), lf.Relu()), 3), lf.Dense()), 4),
+        lf.MeanPool(),
+        lf.Dense(),
+    ),
+    "gelu": lf.Serial(lf.Dense(b_std=0.2), lf.Gelu(), lf.Dense(b_std=0.4), lf.MeanPool()),
+    "two terms": lf.Serial(
+        lf.Dense(), lf.Erf(), lf.Residual(lf.Attention(scale="linear")), lf.MeanPool(), lf.Dense()
+    ),
+}
+
+
+def prepared(net, ntk=True, sizes=(16, 32), masked=True, dtype=np.float64):
+    """What `whole` takes of two inputs on one side and three on the other, and their streams."""
+    dtype = np.dtype(dtype)
+    net = cast(net, dtype)
+    network = Network(net, *needs_of(net), ntk)
+    streams, records = [], []
+    for n, S in zip((2, 3), sizes, strict=True):
+        mask = np.arange(S) < rng.integers(S // 2, S + 1, size=(n, 1)) if masked else None
+        side = streams_of(net, rng.normal(size=(n, S, 4)).astype(dtype), mask, "x", dtype=dtype)
+        streams.append(side)
+        records.append(network.marginal(side, jnp.arange(n), None, 0)[0])
+    K = _start_cross(streams[0][0], streams[1][0], network.need.cross).K
+    return network, K, streams, records
+
+
+@pytest.mark.parametrize(
+    ("name", "ntk", "masked"),
+    [
+        ("identity, sqrt", True, True),
+        ("softmax, linear", True, False),
+        ("no records", True, False),
+        ("repeats in repeats", True, True),
+        ("gelu", False, True),
+        ("two terms", True, True),
+    ],
+)
+def test_a_program_is_the_cross_pass(name, ntk, masked):
+    with jax.enable_x64(True):
+        network, K, streams, records = prepared(NETWORKS[name], ntk, masked=masked)
+        assert whole.possible(network, K, *records)
+        found = whole.cross(network, K, *records, interpret=True)
+        expected = network.cross(*streams, *records)
+    assert (found[1] is None) == (expected[1] is None) == (not ntk)
+    for a, b in zip(found[: 1 + ntk], expected, strict=False):
+        assert a.shape == (2, 3, 1, 1)
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_a_gpu_uses_it_where_it_was_measured(monkeypatch):
+    calls = []
+
+    def call(*arguments):
+        calls.append(arguments)
+        return cross(*arguments, interpret=True)
+
+    cross = whole.cross
+    with jax.enable_x64(True):
+        network, _, streams, records = prepared(NETWORKS["identity, sqrt"])
+        plain = network.cross(*streams, *records)
+        monkeypatch.setattr(whole, "cross", call)
+        monkeypatch.setattr(fused, "available", lambda: True)
+        monkeypatch.setattr(fused, "TYPES", (jnp.float64,))
+        monkeypatch.setattr(whole, "TOKENS", (16, 32))
+        found = network.cross(*streams, *records)
+        assert len(calls) == 1
+        np.testing.assert_allclose(found[1], plain[1], rtol=1e-12)
+        monkeypatch.setattr(whole, "TOKENS", (16,))
+        network.cross(*streams, *records)
+        assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        lf.Serial(lf.Conv((3,)), lf.Relu(), lf.Conv((3,)), lf.MeanPool()),
+        lf.Serial(lf.Dense(), lf.Attention(scale="sqrt", weights="relu"), lf.MeanPool()),
+    ],
+    ids=["windows", "sums of three tokens"],
+)
+def test_what_a_program_cannot_do(net):
+    with jax.enable_x64(True):
+        network, K, _, records = prepared(net, masked=False)
+        assert not whole.possible(network, K, *records)
+
+
+@pytest.mark.parametrize("sizes", [(12, 16), (8, 16)], ids=["no power of two", "small products"])
+def test_token_numbers_that_a_program_cannot_take(sizes):
+    with jax.enable_x64(True):
+        network, K, _, records = prepared(NETWORKS["softmax, linear"], sizes=sizes)
+        assert not whole.possible(network, K, *records)
+
+
+def test_token_kernels_stay_with_the_layers():
+    with jax.enable_x64(True):
+        network, K, _, records = prepared(lf.Serial(lf.Dense(), lf.Relu(), lf.Dense()))
+        assert not whole.possible(network, K, *records)
+
+
+def test_derivatives_are_those_of_the_layers():
+    with jax.enable_x64(True):
+        network, K, streams, records = prepared(NETWORKS["identity, sqrt"])
+        by_program = functools.partial(whole.cross, interpret=True)
+
+        def total(scale, how):
+            rx = jax.tree.map(lambda a: scale * a if eqx.is_inexact_array(a) else a, records[0])
+            if how is None:
+                return sum(m.sum() for m in network.cross(*streams, rx, records[1]))
+            return sum(m.sum() for m in how(network, K, rx, records[1]))
+
+        a, b = (jax.grad(total)(jnp.asarray(1.1), how) for how in (by_program, None))
+    np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_gpu_compiler_is_given_a_program(name):
+    """As far as a machine without a GPU can go: every operation has a form in Triton."""
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+        network, K, _, records = prepared(NETWORKS[name], dtype=np.float32)
+        arrays, static = eqx.partition((network, *records), eqx.is_array)
+
+        def run(arrays, K):
+            network, rx, ry = eqx.combine(arrays, static)
+            return whole.cross(network, K, rx, ry)
+
+        lowered = jax.jit(run).trace(arrays, K).lower(lowering_platforms=("cuda",))
+    assert lowered.as_text().count("xla.gpu.triton") == 1
