@@ -1,6 +1,7 @@
 """Convolution and activation in one pass: the Pallas program, interpreted, against the layers."""
 
 import functools
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +34,7 @@ def interpreted(monkeypatch):
     counted("convolved")
     counted("from_features")
     monkeypatch.setattr(fused, "available", lambda: True)
+    monkeypatch.setattr(fused, "AXES", True)
     monkeypatch.setattr(fused, "_SIDES", range(2, 65))
     monkeypatch.setattr(fused, "TYPES", (jnp.float32, jnp.float64))
     return calls
@@ -80,6 +82,26 @@ def test_convolution_against_plain_loops(dual, grids, window):
         alone, none = programs.convolved(how, K, None, px, py, w2, b2, interpret=True)
         assert none is None
         np.testing.assert_allclose(alone, expected[0], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:The Pallas Triton backend:DeprecationWarning")
+@pytest.mark.parametrize("reads", ["everything", "by weights", "along an axis"])
+def test_a_gpu_can_compile_it(reads, gpu_text):
+    H = W = 24
+    shapes = [(2, 3, H * W, H * W)] * 2 + [(2, 1, H * W), (1, 3, H * W)]
+    K, T, vx, vy = (jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes)
+    given = {"everything": {}, "by weights": {"u": (1, H * W)}, "along an axis": {"axis": (W, W)}}
+    weights = {
+        name: tuple(jax.ShapeDtypeStruct((*n, *shape), np.float32) for n in ((2, 1), (1, 3)))
+        for name, shape in given[reads].items()
+    }
+
+    def run(K, T, vx, vy, weights):
+        how = (Relu(), Window.of((3, 3), 1, "same"), (H, W), (H, W))
+        px, py = Relu().prepare(vx), Relu().prepare(vy)
+        return programs.convolved(how, K, T, px, py, jnp.ones(()), jnp.ones(()), **weights)
+
+    assert gpu_text(run, K, T, vx, vy, weights).count("xla.gpu.triton") == 1
 
 
 @pytest.mark.parametrize("lead", [(2, 3), (2,)])
@@ -140,8 +162,47 @@ def test_readouts_are_read_without_writing_the_kernel(interpreted, monkeypatch, 
         np.testing.assert_allclose(getattr(found, kind), getattr(expected, kind), rtol=1e-12)
 
 
+def positions():
+    """Three convolutions, then the token diagonal after attention to positions."""
+    conv = functools.partial(lf.Conv, (3, 3), 1.3, 0.4)
+    layers = [layer for _ in range(3) for layer in (conv(), lf.Relu())]
+    attention = lf.ResidualAttention(lf.SquaredExponential(5.0, 0.5), 0.65)
+    return lf.Serial(*layers, attention, lf.LayerNorm(), lf.Flatten(), lf.Dense())
+
+
+@pytest.mark.parametrize("kinds", ["nngp", ("nngp", "ntk")])
+def test_attention_to_positions_is_read_axis_by_axis(interpreted, monkeypatch, kinds):
+    x, y = rng.normal(size=(3, 4, 3, 2)), rng.normal(size=(2, 4, 3, 2))
+    written = []
+    monkeypatch.setattr(fused.Diagonal, "gathered", _counted(fused.Diagonal.gathered, written))
+    found = positions().kernel(x, y, kinds=kinds)
+    assert interpreted == ["from_features", "convolved", "convolved"]
+    assert written
+    monkeypatch.setattr(fused, "available", lambda: False)
+    jax.clear_caches()
+    expected = positions().kernel(x, y, kinds=kinds)
+    for kind in (kinds,) if isinstance(kinds, str) else kinds:
+        np.testing.assert_allclose(getattr(found, kind), getattr(expected, kind), rtol=1e-12)
+
+
+def _counted(function, calls):
+    def call(*arguments):
+        calls.append(1)
+        return function(*arguments)
+
+    return call
+
+
+def test_without_the_compiler_of_programs_a_gpu_has_the_layers(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert fused.available()
+    monkeypatch.setitem(sys.modules, "jax.experimental.pallas.triton", None)
+    monkeypatch.delattr("jax.experimental.pallas.triton", raising=False)
+    assert not fused.available()
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("network", [net(1), read()])
+@pytest.mark.parametrize("network", [net(1), read(), positions()])
 def test_derivatives(interpreted, monkeypatch, network):
     x = rng.normal(size=(2, 3, 3, 1)).astype(np.float32)
     total = jax.grad(lambda n: n.kernel(x, kinds="nngp").nngp.sum())

@@ -8,6 +8,7 @@ network of eight layers 2.7 a layer where XLA takes 4.9.
 from __future__ import annotations
 
 import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,20 +17,30 @@ from ..duals.base import Roots
 from ..duals.rectifiers import Abs, Relu
 from ..layers.activation import Activation
 from ..layers.conv import Conv
+from ..layers.kronecker import Kronecker, along_last
 from ..layers.pool import Pulled, Readout
+from ..layers.residual_attention import ResidualAttention, diagonal_through
 from . import programs
-from .functional import bilinear, constants, contract, gathered
-from .state import Cross, between
+from .functional import Functional, bilinear, constants, contract, gathered
+from .state import Cross, Form, between, diagonal
 
 TYPES = (jnp.float32,)  # what was measured
 _SIDES = range(24, 65)  # image sides for which it is faster than XLA and fits into registers
 
 _MOST_TERMS = 2  # sums that a program keeps beside its rows
+AXES = False  # whether it reads the diagonal after attention to positions: not measured yet
 
 
 def available() -> bool:
-    """Whether JAX computes on a GPU."""
-    return jax.default_backend() == "gpu"
+    """Whether JAX computes on a GPU, and has the compiler for such programs (JAX 0.12 says that it
+    will go)."""
+    if jax.default_backend() != "gpu":
+        return False
+    try:
+        from jax.experimental.pallas import triton  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 def applies(conv, activation, k: Cross, rx, ry, ntk: bool) -> bool:
@@ -59,11 +70,11 @@ def applies(conv, activation, k: Cross, rx, ry, ntk: bool) -> bool:
 
 
 def conv_activation(
-    conv: Conv, activation: Activation, k: Cross, rx, ry, ntk: bool, readout=None
+    conv: Conv, activation: Activation, k: Cross, rx, ry, ntk: bool, reader=None
 ) -> Cross:
     """K' and T' after both layers; the arguments are those of `applies`.
 
-    With `readout`, the functionals of both sides, they are read without being written to memory.
+    With a reader, a third layer, what it reads of them without their being written to memory.
     """
     (wx, (px, _)), (wy, (py, _)) = rx, ry
     w2 = conv.w_std**2 / conv.spec.count * jnp.ones((), k.K.dtype)
@@ -71,22 +82,70 @@ def conv_activation(
     if _known(wx, wy):
         how = (activation.dual, ntk, k.K.shape[:-2])
         after = Cross(*_featured(how, wx.patches, wy.patches, px, py, b2))
-        return after if readout is None else contract(readout[0], readout[1], after, ntk)
+        return after if reader is None else reader.read(after, ntk)
     how = (activation.dual, conv.spec, wx.grid, wy.grid)
-    u = () if readout is None else tuple(f.u for f in readout)
-    K, T = _convolved(how, k.K, k.T if ntk else None, px, py, w2, b2, u)
-    if readout is None:
-        return Cross(K, T)
-    return gathered(readout[0], constants(*readout), K, T, ntk)
+    weights = ((), ()) if reader is None else reader.weights
+    K, T = _convolved(how, k.K, k.T if ntk else None, px, py, w2, b2, *weights)
+    return Cross(K, T) if reader is None else reader.gathered(K, T, ntk)
 
 
-def readout_of(layer, rx, ry):
-    """The functionals of both sides, if a layer reads the token kernel by one; else None."""
+class Pool(NamedTuple):
+    """A readout by the functionals of both sides."""
+
+    x: Functional
+    y: Functional
+
+    @property
+    def weights(self) -> tuple:
+        return (self.x.u, self.y.u), ()
+
+    def read(self, k: Cross, ntk: bool) -> Cross:
+        return contract(self.x, self.y, k, ntk)
+
+    def gathered(self, K, T, ntk: bool) -> Cross:
+        return gathered(self.x, constants(self.x, self.y), K, T, ntk)
+
+
+class Diagonal(NamedTuple):
+    """The token diagonal after attention to positions, whose weights go axis by axis."""
+
+    layer: ResidualAttention
+    x: Kronecker
+    y: Kronecker
+
+    @property
+    def weights(self) -> tuple:
+        return (), (self.x.factors[1], self.y.factors[1])
+
+    def read(self, k: Cross, ntk: bool) -> Cross:
+        K, T = (diagonal_through(self.x, m, self.y) for m in (k.K, k.T))
+        return self.layer.joined(k.reduced(Form.DIAG), K, T, ntk)
+
+    def gathered(self, K, T, ntk: bool) -> Cross:
+        (own, K), (own_T, T) = K, (None, None) if T is None else T
+        kept = Cross(own, own_T, diag=True)
+        K = self.x.diagonal_of_rest(K, self.y)
+        T = None if T is None else self.x.diagonal_of_rest(T, self.y)
+        return self.layer.joined(kept, K, T, ntk)
+
+
+def reader_of(layer, rx, ry, form: Form) -> Pool | Diagonal | None:
+    """How a layer reads a token kernel that is not written to memory; None: it does not.
+
+    Args:
+        layer: the layer after a convolution and its activation.
+        rx, ry: its records of both sides.
+        form: what is needed of its result.
+    """
+    if isinstance(layer, ResidualAttention):
+        grids = [[A.shape[-1] for A in side.factors] for side in (rx, ry)]
+        axes = AXES and form == Form.DIAG and len(grids[0]) == 2 and grids[0] == grids[1]
+        return Diagonal(layer, rx, ry) if axes else None
     if isinstance(layer, Pulled):
         rx, ry = rx["functional"], ry["functional"]
     elif not isinstance(layer, Readout):
         return None
-    return (rx, ry) if len(rx.kappa) <= _MOST_TERMS else None
+    return Pool(rx, ry) if len(rx.kappa) <= _MOST_TERMS else None
 
 
 def _known(wx, wy) -> bool:
@@ -109,11 +168,14 @@ def _convolved(how, *arguments):
 
 @_convolved.defjvp
 def _(how, primals, tangents):
-    def plain(K, T, px, py, w2, b2, u):
+    def plain(K, T, px, py, w2, b2, u, axis):
         dual, spec, *grids = how
         linear = w2 * spec.kernel_total(K, *grids) + b2
         through = None if T is None else w2 * spec.kernel_total(T, *grids)
         found = _activated(dual, linear, None if T is None else linear + through, px, py)
+        if axis:
+            A, B = axis
+            return tuple(None if m is None else (diagonal(m), along_last(A, m, B)) for m in found)
         return tuple(bilinear(u[0], m, u[1]) if u and m is not None else m for m in found)
 
     return jax.jvp(plain, primals, tangents)

@@ -242,12 +242,13 @@ class CrossRun(Run):
             names, layers = zip(*steps[:2], strict=True)
             rx, ry = ([records[name] for name in names] for records in (self.rx, self.ry))
             if len(layers) == 2 and fused.applies(*layers, state, rx, ry, ntk):
-                readout = None
+                reader = None
                 if len(steps) > 2:
                     name, layer = steps[2]
-                    readout = fused.readout_of(layer, self.rx[name], self.ry[name])
-                state = fused.conv_activation(*layers, state, rx, ry, ntk, readout)
-                steps = steps[2 if readout is None else 3 :]
+                    form = self.options.table[f"{self.path}/{name}"].cross
+                    reader = fused.reader_of(layer, self.rx[name], self.ry[name], form)
+                state = fused.conv_activation(*layers, state, rx, ry, ntk, reader)
+                steps = steps[2 if reader is None else 3 :]
             else:
                 (name, layer), *steps = steps
                 state = self(layer, state, name)

@@ -21,7 +21,9 @@ from ..layers.window import Window
 _TILE = (32, 64)  # tokens of both sides that a program of features takes
 
 
-def convolved(how, K, T, px: Roots, py: Roots, w2, b2, u=(), interpret: bool = False) -> tuple:
+def convolved(
+    how, K, T, px: Roots, py: Roots, w2, b2, u=(), axis=(), interpret: bool = False
+) -> tuple:
     """A convolution and its activation.
 
     Args:
@@ -30,10 +32,13 @@ def convolved(how, K, T, px: Roots, py: Roots, w2, b2, u=(), interpret: bool = F
         px, py: roots of the variances after the convolution, in the layout of records.
         w2, b2: weight variance over |F|, and bias variance.
         u: weights `(*n, r, S)` of both sides, if only u_r(x)^T K u_r(y) is wanted.
+        axis: weights A, B `(*n, o, W)` along the last axis of both sides' grids, if only the
+            diagonal of K and that of A K B^T along this axis are wanted; the grids are the same.
         interpret: on a CPU, for tests.
 
     Returns:
-        K and T (or None) after the activation; with u, lists of what each u reads.
+        K and T (or None) after the activation; with u, lists of what each u reads; with axis,
+        pairs of `(*pairs, S)` and `(*pairs, H, H, o)`.
     """
     from jax.experimental import pallas
 
@@ -41,9 +46,13 @@ def convolved(how, K, T, px: Roots, py: Roots, w2, b2, u=(), interpret: bool = F
     *lead, S1, S2 = K.shape
     given = [m.reshape(-1, S1, S2) for m in (K, T) if m is not None]
     pairs, displacements = given[0].shape[0], H1 + H2 - 1
-    weights = [a.reshape(-1, *a.shape[-2:]) for a in u]
+    weights = [a.reshape(-1, *a.shape[-2:]) for a in (*u, *axis)]
     terms = weights[0].shape[1] if u else 0
-    shape = (terms, pairs, displacements) if u else given[0].shape
+    shapes: list[tuple[int, ...]] = [given[0].shape]
+    if u:
+        shapes = [(terms, pairs, displacements)]
+    if axis:
+        shapes = [(pairs, S1), (pairs, H1, H2, weights[0].shape[1])]
     program = functools.partial(
         _conv_program,
         dual=dual,
@@ -51,17 +60,20 @@ def convolved(how, K, T, px: Roots, py: Roots, w2, b2, u=(), interpret: bool = F
         grids=((H1, W1), (H2, W2)),
         n2=_columns(lead),
         terms=terms,
+        axis=bool(axis),
     )
     found = pallas.pallas_call(
         program,
         grid=(pairs, displacements),
-        out_shape=[jax.ShapeDtypeStruct(shape, m.dtype) for m in given],
+        out_shape=[jax.ShapeDtypeStruct(shape, m.dtype) for m in given for shape in shapes],
         **options(_power(W1) * _power(W2) // 256, interpret),
     )(*given, *weights, *_flat(px), *_flat(py), jnp.stack([w2, b2]))
     if u:
         found = [list(jnp.sum(m, axis=-1).reshape(terms, *lead)) for m in found]
     else:
-        found = [m.reshape(*lead, S1, S2) for m in found]
+        found = [m.reshape(*lead, *m.shape[1:]) for m in found]
+    if axis:
+        found = [tuple(found[at : at + 2]) for at in range(0, len(found), 2)]
     return found[0], found[1] if len(found) == 2 else None
 
 
@@ -141,14 +153,14 @@ def _feature_program(*refs, dual, sizes, n2: int | None):
         store(ref.at[at], v, mask=inside)
 
 
-def _conv_program(*refs, dual, spec: Window, grids, n2: int | None, terms: int):
+def _conv_program(*refs, dual, spec: Window, grids, n2: int | None, terms: int, axis: bool):
     """One pair of images, one vertical displacement: all its rows from the top down."""
     from jax.experimental import pallas
     from jax.experimental.pallas.triton import load, store
 
-    count = (len(refs) - 5 - 2 * bool(terms)) // 2
-    given, out = refs[:count], refs[-count:]
-    *weights, qx, rx, qy, ry, constants = refs[count:-count]
+    count = (len(refs) - 5 - 2 * (terms > 0 or axis)) // (3 if axis else 2)
+    given, out = refs[:count], refs[-(2 if axis else 1) * count :]
+    *weights, qx, rx, qy, ry, constants = refs[count : -len(out)]
     (H1, W1), (H2, W2) = grids
     (tall, wide), low = spec.size, [(k - 1) // 2 for k in spec.size]
     ahead = tall - 1 - low[0]
@@ -182,6 +194,22 @@ def _conv_program(*refs, dual, spec: Window, grids, n2: int | None, terms: int):
                 total[r] = total[r] + product * value
         return totals
 
+    if axis:
+        o = jnp.arange(_power(weights[0].shape[1]), dtype=jnp.int32)
+        in_o = o < weights[0].shape[1]
+        A, B = (
+            load(ref.at[at, o[:, None], c[None, :]], mask=in_o[:, None] & (c < W), other=0.0)
+            for ref, at, c, W in zip(weights, (i, j), (a, b), (W1, W2), strict=True)
+        )
+
+    def along_axis(values, row, at_x):
+        """The diagonal of a row's entries, and that of A K B^T."""
+        for k, value in enumerate(values):
+            own = jnp.sum(jnp.where(a[:, None] == b[None, :], value, 0.0), axis=1)
+            store(out[2 * k].at[pair, at_x], own, mask=(a < W1) & (displacement == 0))
+            read = jnp.sum(jnp.dot(A, value, precision="highest") * B, axis=1)
+            store(out[2 * k + 1].at[pair, top_x + row, top_y + row, o], read, mask=in_o)
+
     def step(row, carry):
         before, totals = carry
         new = [along(ref, row + ahead) for ref in given]
@@ -194,6 +222,8 @@ def _conv_program(*refs, dual, spec: Window, grids, n2: int | None, terms: int):
         values = [value] if count == 1 else [value, (linear + w2 * sums[1]) * slope]
         if terms:
             totals = read(values, at_x, at_y, totals)
+        elif axis:
+            along_axis(values, row, at_x)
         else:
             at = (pair, at_x[:, None], at_y[None, :])
             inside = (a < W1)[:, None] & (b < W2)[None, :]
@@ -205,7 +235,7 @@ def _conv_program(*refs, dual, spec: Window, grids, n2: int | None, terms: int):
     first = tuple((zeros,) * low[0] + tuple(along(r, e) for e in range(ahead)) for r in given)
     totals = [[zeros] * terms for _ in range(count)]
     _, totals = jax.lax.fori_loop(jnp.int32(0), rows, step, (first, totals))
-    for ref, values in zip(out, totals, strict=True):
+    for ref, values in zip(out[: len(totals)], totals, strict=True):
         for r, total in enumerate(values):
             ref[r, pair, pallas.program_id(1)] = jnp.sum(total)
 

@@ -77,6 +77,27 @@ class Kronecker(eqx.Module):
             K = jnp.sum(left * B[..., :, None, :, None], axis=-2)
         return K[..., 0, 0].reshape(*K.shape[: -2 - len(sides[0])], -1)
 
+    def diagonal_of_rest(
+        self, E: Float[Array, "*p h1 h2 o"], other: Kronecker
+    ) -> Float[Array, "*p O"]:
+        """The diagonal of A K B^T on two axes, from what `along_last` made of the second."""
+        (A, _), (B, _) = self.factors, other.factors
+        *lead, s1, s2, o = E.shape
+        left = jnp.matmul(A, E.reshape(*lead, s1, s2 * o))
+        left = left.reshape(*left.shape[:-1], s2, o)
+        found = jnp.sum(left * B[..., :, :, None], axis=-2)
+        return found.reshape(*found.shape[:-2], -1)
+
+
+def along_last(
+    A: Float[Array, "*n o W1"], K: Float[Array, "*p S1 S2"], B: Float[Array, "*m o W2"]
+) -> Float[Array, "*p h1 h2 o"]:
+    """The diagonal of A K B^T along the last axis of the tokens: `(*p, S1 / W1, S2 / W2, o)`."""
+    (W1, W2), lead = (A.shape[-1], B.shape[-1]), K.shape[:-2]
+    K = K.reshape(*lead, K.shape[-2] // W1, W1, K.shape[-1] // W2, W2)
+    right = jnp.matmul(K, jnp.swapaxes(B, -1, -2)[..., None, None, :, :])
+    return jnp.sum(right * jnp.swapaxes(A, -1, -2)[..., None, :, None, :], axis=-3)
+
 
 def _along(A, K):
     """A on the second of the last three axes of K, and the leading axes of the result."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -74,34 +74,26 @@ class ResidualAttention(Leaf):
         A = self.token_weights(state.facts.grid, state.mask, state.unit.shape, dtype)
         K = None
         if ctx.need.marginal:
-            K = self._mixed(A, A, Form.FULL)(state.K)
+            K = self.alpha * state.K + (1 - self.alpha) * both_through(A, state.K, A)
         m = None if state.m is None else jnp.sqrt(jnp.asarray(self.alpha, dtype)) * state.m
         passed = state.facts.passed("ResidualAttention")
         facts = dataclasses.replace(passed, sources=passed.sources | {(ctx.path, ())})
         return Marginal(facts, state.unit, K, False, m, mask=state.mask, index=state.index), A
 
-    def _mixed(self, A: Kronecker, B: Kronecker, form: Form):
-        """(1 - alpha) A . B^T + alpha . as a function of a kernel."""
-
-        def through(K):
-            return A.diagonal(K, B) if form == Form.DIAG else B.columns(A.rows(K))
-
-        def mixed(K):
-            kept = jnp.diagonal(K, axis1=-2, axis2=-1) if form == Form.DIAG else K
-            return self.alpha * kept + (1 - self.alpha) * through(K)
-
-        mixed.through = through
-        return mixed
-
-    def cross(self, k: Cross, rx, ry, ctx: Context) -> Cross:
+    def cross(self, k: Cross, rx: Kronecker, ry: Kronecker, ctx: Context) -> Cross:
         diag = ctx.need.cross == Form.DIAG
-        mixed = self._mixed(rx, ry, ctx.need.cross)
-        K = mixed(k.K)
-        T = None
-        if ctx.ntk:
-            own = 2 * (1 - self.alpha) * mixed.through(k.K)
-            T = add(own, None if k.T is None else mixed(k.T))
-        return Cross(K, T, diag)
+        through = diagonal_through if diag else both_through
+        kept = k.reduced(Form.DIAG) if diag else k
+        return self.joined(kept, through(rx, k.K, ry), through(rx, k.T, ry), ctx.ntk)
+
+    def joined(self, kept: Cross, K, T, ntk: bool) -> Cross:
+        """K' and T' from what passes unchanged, and from A K A^T and A T A^T in the same form."""
+        mixed = self.alpha * kept.K + (1 - self.alpha) * K
+        if not ntk:
+            return Cross(mixed, None, kept.diag)
+        own = 2 * (1 - self.alpha) * K
+        before = None if T is None else self.alpha * kept.T + (1 - self.alpha) * T
+        return Cross(mixed, add(own, before), kept.diag)
 
     @property
     def pull_rank(self) -> int:
@@ -133,3 +125,13 @@ class ResidualAttention(Leaf):
     def work(self, S1, S2, out, draws):
         scores = Scores("linear", None, False, self.qk_std, True, None)
         return attention_work(scores, S1, S2, out, draws)
+
+
+def both_through(A: Kronecker, K: Any, B: Kronecker) -> Any:
+    """A K B^T, or None."""
+    return None if K is None else B.columns(A.rows(K))
+
+
+def diagonal_through(A: Kronecker, K: Any, B: Kronecker) -> Any:
+    """The diagonal of A K B^T, or None."""
+    return None if K is None else A.diagonal(K, B)
