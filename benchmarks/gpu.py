@@ -37,8 +37,6 @@ def conv() -> lf.Conv:
 def images(*ends, depth: int = 2):
     """Convolutions, then the layers that are given and a Dense layer."""
     layers = [layer for _ in range(depth) for layer in (conv(), lf.Relu())]
-    if depth > 2:
-        layers = [lf.Repeat(lf.Serial(conv(), lf.Relu()), depth)]
     return lf.Serial(*layers, *ends, lf.Dense())
 
 

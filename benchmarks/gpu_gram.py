@@ -26,9 +26,10 @@ DEPTH, ALL = 8, 60_000
 def network():
     """Hron 2020's residual attention, as layers."""
     conv = lf.Conv((3, 3), 1.7562**0.5, 0.1841**0.5)
-    trunk = lf.Repeat(lf.Serial(conv, lf.Relu()), DEPTH)
+    # one by one, not lf.Repeat: the first convolution is then a product of patches
+    trunk = [layer for _ in range(DEPTH) for layer in (conv, lf.Relu())]
     attention = lf.ResidualAttention(lf.SquaredExponential(5.0, 0.5), 0.65)
-    return lf.Serial(trunk, attention, lf.LayerNorm(), lf.Flatten(), lf.Dense())
+    return lf.Serial(*trunk, attention, lf.LayerNorm(), lf.Flatten(), lf.Dense())
 
 
 class TimeIsUp(KeyboardInterrupt):

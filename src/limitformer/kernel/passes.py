@@ -200,11 +200,17 @@ class CrossRun(Run):
 
     Records have leading axes that broadcast to the block's: `(n1, 1)` against `(1, n2)` for all
     pairs of two sets, or `(p,)` against `(p,)` for a list of pairs.
+
+    Attributes:
+        reader: of `fused`: what comes after this run, if it can read a kernel that is not written.
+        was_read: whether the run has ended with it.
     """
 
     def __init__(self, options, rx, ry, lead: int = 2, path="", depth=None, watch=None):
         super().__init__(options, path, depth, watch)
         self.rx, self.ry, self.lead = rx, ry, lead
+        self.reader: Any = None
+        self.was_read = False
 
     def inner(self, name: str, rx=None, ry=None, path=None, depth=None):
         return type(self)(
@@ -237,22 +243,44 @@ class CrossRun(Run):
 
         if self.watch is not None or not fused.available():
             return super().sequence(steps, state)
-        steps, ntk = list(steps), self.options.ntk
+        steps = list(steps)
         while steps:
             names, layers = zip(*steps[:2], strict=True)
             rx, ry = ([records[name] for name in names] for records in (self.rx, self.ry))
-            if len(layers) == 2 and fused.applies(*layers, state, rx, ry, ntk):
-                reader = None
-                if len(steps) > 2:
-                    name, layer = steps[2]
-                    form = self.options.table[f"{self.path}/{name}"].cross
-                    reader = fused.reader_of(layer, self.rx[name], self.ry[name], form)
+            if len(layers) == 2 and fused.applies(*layers, state, rx, ry, self.options.ntk):
+                steps = steps[2:]
+                reader = self._next_reader(steps)
+                ntk = self.options.ntk
                 state = fused.conv_activation(*layers, state, rx, ry, ntk, reader)
-                steps = steps[2 if reader is None else 3 :]
+                was_read = reader is not None
             else:
                 (name, layer), *steps = steps
-                state = self(layer, state, name)
+                state, was_read = self.read_by(self._next_reader(steps), layer, state, name)
+            if was_read and steps:
+                steps = steps[1:]
+            elif was_read:
+                self.was_read = True
         return state
+
+    def _next_reader(self, steps):
+        """What can read the kernel before some steps; with no step left, what is after this run."""
+        from . import fused
+
+        if not steps:
+            return self.reader
+        name, layer = steps[0]
+        form = self.options.table[f"{self.path}/{name}"].cross
+        return fused.reader_of(layer, self.rx[name], self.ry[name], form)
+
+    def read_by(self, reader, layer: AnyLayer, k, name: str) -> tuple[Any, bool]:
+        """A layer, and whether the reader after it has been served in its last program."""
+        from ..layers.combine import Repeat, Serial
+
+        if reader is None or not isinstance(layer, Serial | Repeat):
+            return self(layer, k, name), False
+        inner = self.inner(name)
+        inner.reader = reader
+        return layer.flow(k, inner), inner.was_read
 
     def combine(self, blocks: tuple[Cross, ...], weights):
         blocks, weights = merge_equal(blocks, weights)
@@ -263,28 +291,35 @@ class CrossRun(Run):
 
     def repeat(self, layer: AnyLayer, n: int, k, name: str):
         rx, ry = self.rx[name], self.ry[name]
-        depth = self.depth or ()
+        done = len(rx["first"])
 
-        def once(k, rx, ry, index):
-            inner = self.inner(name, rx, ry, self.path, (*depth, index))
-            return inner(layer, k, name)
+        def turn(rx, ry, index):
+            return self.inner(name, rx, ry, self.path, (*(self.depth or ()), index))
+
+        def last(k, rx, ry):
+            k, self.was_read = turn(rx, ry, n - 1).read_by(self.reader, layer, k, name)
+            return k
 
         for index, (fx, fy) in enumerate(zip(rx["first"], ry["first"], strict=True)):
-            k = once(k, fx, fy, index)
+            k = last(k, fx, fy) if index == n - 1 else turn(fx, fy, index)(layer, k, name)
         if rx["rest"] is None:
             return k
-        done = len(rx["first"])
         if self.options.ntk:
             k = jax.tree.map(lambda b: b.with_zero_T(), k, is_leaf=is_cross)
 
         def body(k, step):
             index, sx, sy = step
-            return once(k, sx, sy, index), None
+            return turn(sx, sy, index)(layer, k, name), None
 
         rest = jax.tree.map(lambda a: jnp.moveaxis(a, self.lead, 0), (rx["rest"], ry["rest"]))
-        # two turns at a time on a GPU: a program's output then goes where its input was, uncopied
-        unroll = 2 if jax.default_backend() == "gpu" else 1
-        return jax.lax.scan(body, k, (jnp.arange(done, n), *rest), unroll=unroll)[0]
+        alone = self.reader is not None  # the last turn, which may be read
+        turns = jnp.arange(done, n - alone)
+        most = jax.tree.map(lambda a: a[: len(turns)], rest) if alone else rest
+        if len(turns):
+            # two at a time on a GPU: a program's output then goes where its input was, uncopied
+            unroll = 2 if jax.default_backend() == "gpu" else 1
+            k = jax.lax.scan(body, k, (turns, *most), unroll=unroll)[0]
+        return last(k, *jax.tree.map(lambda a: a[-1], rest)) if alone else k
 
 
 def combined(blocks: tuple[Cross, ...], weights, mx, my) -> Cross:

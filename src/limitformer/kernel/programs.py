@@ -118,13 +118,13 @@ def _flat(p: Roots) -> tuple:
     return tuple(a.reshape(-1, a.shape[-1]) for a in (p.q, p.r))
 
 
-def options(warps: int, interpret: bool) -> dict[str, Any]:
-    """How a program is compiled: with so many warps (one to eight), or interpreted."""
+def options(warps: int, interpret: bool, most: int = 8) -> dict[str, Any]:
+    """How a program is compiled: with so many warps (one to `most`), or interpreted."""
     from jax.experimental.pallas import triton
 
     if interpret:
         return {"interpret": True}
-    warps = max(1, min(8, warps))
+    warps = max(1, min(most, warps))
     return {"compiler_params": triton.CompilerParams(num_warps=warps, num_stages=2)}
 
 

@@ -197,7 +197,7 @@ def _called(static, arrays, K, interpret: bool) -> tuple:
         program,
         grid=(n1 * n2,),
         out_shape=[shape] * (1 + static[0].ntk),
-        **programs.options(S1 * S2 // _ENTRIES, interpret),
+        **programs.options(S1 * S2 // _ENTRIES, interpret, most=16),
     )(K.reshape(-1, S1, S2), *given)
     return tuple(m.reshape(n1, n2, 1, 1) for m in found)
 
