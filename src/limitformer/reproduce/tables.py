@@ -92,6 +92,7 @@ class Reproduction:
             "network",
             *(["convs"] if deep else []),
             "kernel",
+            "n",
             "published",
             *(["ridge 1e-6"] if self.compared == "fixed" else ["best ridge", "at"]),
             "difference",
@@ -111,6 +112,7 @@ class Reproduction:
                     row.network,
                     *([str(row.depth)] if deep else []),
                     row.kind.upper(),
+                    str(row.n),
                     "" if row.published is None else f"{row.published:.3f}",
                     *shown,
                     "" if math.isnan(difference) else f"{difference:+.3f} ± {error:.3f}",
@@ -131,22 +133,12 @@ class Reproduction:
         align = [":--" if i == 0 else "--:" for i in range(len(head))]
         rows = ["| " + " | ".join(cells) + " |" for cells in (head, align, *lines)]
         settings = [f"- {name}: {value}" for name, value in self.settings.items()]
-        settings.append(f"- validation points in this table: {self._points()}")
         notes = [f"- {note}" for note in self.notes]
         parts = [f"# {self.title}", "\n".join(rows), _EXPLANATION[self.compared]]
         parts += ["## Run", "\n".join([*settings, f"- time: {self.seconds:.0f} s"])]
         if notes:
             parts += ["## Notes", "\n".join(notes)]
         return "\n\n".join([*parts, "## Reference", REFERENCE]) + "\n"
-
-    def _points(self) -> str:
-        """How many validation points, by depth where that differs."""
-        counts: dict[int | None, int] = {}
-        for row in self.rows:
-            counts[row.depth] = max(row.n, counts.get(row.depth, 0))
-        if len(set(counts.values())) < 2:
-            return str(next(iter(counts.values()), 0))
-        return ", ".join(f"{n} at {depth} convolutions" for depth, n in counts.items())
 
     @classmethod
     def read(cls, path: Path) -> Reproduction:
@@ -199,13 +191,13 @@ class Reproduction:
 
 _EXPLANATION = {
     "fixed": (
-        "Accuracy on the validation images ± its binomial standard error. The difference is that "
+        "Accuracy on n validation images ± its binomial standard error. The difference is that "
         "of the ridge 1e-6 (times the mean diagonal) from the published number, with the binomial "
         "errors of both. The other ridge is the one with the best leave-one-out accuracy on the "
         "training images alone."
     ),
     "best": (
-        "Accuracy on the validation reviews ± its binomial standard error. The best ridge is "
+        "Accuracy on n validation reviews ± its binomial standard error. The best ridge is "
         "chosen on the validation reviews themselves, as in the paper, and its difference from the "
         "published number is shown. The other ridge is the one with the best leave-one-out "
         "accuracy on the training reviews alone."
