@@ -1,6 +1,6 @@
 """Each GPU program of limitformer beside XLA on the same GPU: time and error, to decide its use.
 
-    python benchmarks/gpu_programs.py [--quick]
+    python benchmarks/gpu_programs.py [tokens] [positions] [--quick]
 
 Whole networks of few tokens (`kernel.whole`, by the entries of a token kernel for each warp), and
 the diagonal after attention to positions (`kernel.fused.AXES`). Errors are relative to float64 on a
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import math
 import time
 
 import gpu
@@ -23,8 +22,8 @@ import limitformer as lf
 from limitformer.kernel import fused, programs, whole
 
 rng = np.random.default_rng(0)
-SIDES = {16: 4096, 32: 2048, 64: 1024, 128: 512}  # inputs a side, by tokens
-WARPS = (128, 256, 512, 1024, 2048)  # entries of a token kernel for each
+SIDES = {32: 2048, 64: 1024, 128: 512}  # inputs a side, by tokens
+WARPS = (256, 512, 1024)  # entries of a token kernel for each
 
 
 def identity(tokens: int):
@@ -107,16 +106,20 @@ def interpreted() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=("tokens", "positions"), default=None)
     parser.add_argument("--quick", action="store_true")
     args = parser.parse_args()
+    parts = args.parts or ("tokens", "positions")
     print(f"{jax.devices()[0].device_kind}, JAX {jax.__version__}, float32, NNGP and NTK")
     if args.quick:
         interpreted()
-        small_networks((16,), {16: 3}, (256,))
-        positions(4, 2, 3)
-        return
-    small_networks(tuple(SIDES), SIDES, WARPS)
-    positions(32, math.isqrt(16384), 8)
+    if "positions" in parts:
+        positions(*((4, 2, 3) if args.quick else (32, 128, 8)))
+    if "tokens" in parts:
+        if args.quick:
+            small_networks((16,), {16: 3}, (256,))
+        else:
+            small_networks(tuple(SIDES), SIDES, WARPS)
 
 
 if __name__ == "__main__":

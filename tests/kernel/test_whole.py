@@ -1,5 +1,6 @@
 """A whole network in one GPU program, interpreted, against the layers one by one."""
 
+import contextlib
 import functools
 
 import equinox as eqx
@@ -7,11 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.layers.zoo import CASES, inputs
 
 import limitformer as lf
 from limitformer.kernel import fused, whole
 from limitformer.kernel.inputs import streams_of
 from limitformer.kernel.network import Network, _start_cross, cast, needs_of
+from limitformer.kernel.state import Form
 
 rng = np.random.default_rng(5)
 
@@ -129,6 +132,32 @@ def test_token_kernels_stay_with_the_layers():
     with jax.enable_x64(True):
         network, K, _, records = prepared(lf.Serial(lf.Dense(), lf.Relu(), lf.Dense()))
         assert not whole.possible(network, K, *records)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n, case in CASES.items() if case.input != "two"])
+def test_the_zoo(name):
+    """No layer of ours minds kernels without leading axes."""
+    case = CASES[name]
+    x, mask = inputs(case).rows(slice(None))
+    with jax.enable_x64(True):
+        net = cast(case.net, np.dtype(float))
+        streams = streams_of(net, x, mask, "x", dtype=np.dtype(float))
+        network = Network(net, *needs_of(net), True)
+        draws = 32 if case.random else 0
+        if network.look(streams, draws).pairs or network.need.cross != Form.FULL:
+            pytest.skip("not computed by tiles of token kernels")
+        index = jnp.arange(streams[0].n)
+        records = network.marginal(streams, index, jax.random.key(0), draws)[0]
+        K = _start_cross(streams[0], streams[0], Form.FULL).K
+        arrays, static = eqx.partition((network, records, records), eqx.is_array)
+        with contextlib.suppress(whole.NoReadout):
+            jax.make_jaxpr(functools.partial(whole._called, static, interpret=False))(arrays, K)
+        if whole.possible(network, K, records, records):
+            found = whole.cross(network, K, records, records, interpret=True)
+            expected = network.cross(streams, streams, records, records)
+            for a, b in zip(found, expected, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-10)
 
 
 def test_derivatives_are_those_of_the_layers():

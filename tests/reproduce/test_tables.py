@@ -27,7 +27,15 @@ def test_the_difference_has_the_errors_of_both():
 
 def test_text_and_markdown():
     line = result().table().splitlines()[2]
-    for part in ("residual", "NNGP", "1000", "0.558", "0.557 ± 0.016", "-0.001 ± 0.018", "0.590 ± 0.016"):
+    for part in (
+        "residual",
+        "NNGP",
+        "1000",
+        "0.558",
+        "0.557 ± 0.016",
+        "-0.001 ± 0.018",
+        "0.590 ± 0.016",
+    ):
         assert part in line
     assert "nan" not in result().table()
     page = result().markdown()

@@ -138,7 +138,7 @@ def possible(network, K, rx, ry) -> bool:
     arrays, static = eqx.partition((network, rx, ry), eqx.is_array)
     try:
         trace = jax.make_jaxpr(functools.partial(_called, static, interpret=False))(arrays, K)
-    except NoReadout:
+    except (NoReadout, IndexError, TypeError, ValueError):  # or a layer that counts leading axes
         return False
     (program,) = (e for e in trace.jaxpr.eqns if e.primitive.name == "pallas_call")
     return _fits(program.params["jaxpr"])

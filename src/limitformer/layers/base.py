@@ -133,7 +133,11 @@ class Leaf(Layer):
         raise NotImplementedError
 
     def cross(self, k: Any, rx: Any, ry: Any, ctx: Context) -> Cross:
-        """Map the kernels of a block of pairs, from the records of its two sides."""
+        """Map the kernels of a block of pairs, from the records of its two sides.
+
+        Leading axes are those of all pairs of two sets (records `(n1, 1, ...)` and `(1, n2, ...)`),
+        of a list of pairs, or none: one pair inside a GPU program. Count axes from the end.
+        """
         raise NotImplementedError
 
     def init(self, key: jax.Array, acts, ctx) -> Any:
