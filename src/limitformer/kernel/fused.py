@@ -136,6 +136,10 @@ def reader_of(layer, rx, ry, form: Form) -> Pool | Diagonal | None:
         layer: the layer after a convolution and its activation.
         rx, ry: its records of both sides.
         form: what is needed of its result.
+
+    Returns:
+        A reader: `weights` are what the program takes, `gathered` makes the layer's result of what
+        the program read, `read` that of a kernel that is in memory after all.
     """
     if isinstance(layer, ResidualAttention):
         grids = [[A.shape[-1] for A in side.factors] for side in (rx, ry)]
