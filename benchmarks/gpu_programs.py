@@ -1,6 +1,6 @@
 """Each GPU program of limitformer beside XLA on the same GPU: time and error, to decide its use.
 
-    python benchmarks/gpu_programs.py [tokens] [positions] [--quick]
+    python benchmarks/gpu_programs.py [--only tokens|positions] [--quick]
 
 Whole networks of few tokens (`kernel.whole`, by the entries of a token kernel for each warp), and
 the diagonal after attention to positions (`kernel.fused.AXES`). Errors are relative to float64 on a
@@ -106,16 +106,15 @@ def interpreted() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=("tokens", "positions"), default=None)
+    parser.add_argument("--only", choices=("tokens", "positions"))
     parser.add_argument("--quick", action="store_true")
     args = parser.parse_args()
-    parts = args.parts or ("tokens", "positions")
     print(f"{jax.devices()[0].device_kind}, JAX {jax.__version__}, float32, NNGP and NTK")
     if args.quick:
         interpreted()
-    if "positions" in parts:
+    if args.only != "tokens":
         positions(*((4, 2, 3) if args.quick else (32, 128, 8)))
-    if "tokens" in parts:
+    if args.only != "positions":
         if args.quick:
             small_networks((16,), {16: 3}, (256,))
         else:
