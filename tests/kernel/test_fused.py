@@ -128,7 +128,9 @@ def net(turns=2, **options):
     return lf.Serial(conv(), lf.Relu(), rest, lf.MeanPool())
 
 
-@pytest.mark.parametrize("turns", [1, 2, 5])
+@pytest.mark.parametrize(
+    "turns", [pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow), 5]
+)
 def test_networks_take_it_and_agree(interpreted, monkeypatch, turns):
     x, y = rng.normal(size=(3, 4, 3, 2)), rng.normal(size=(2, 4, 3, 2))
     read = []

@@ -67,8 +67,8 @@ def prepared(net, ntk=True, sizes=(16, 32), masked=True, dtype=np.float64):
         ("identity, sqrt", True, True),
         ("softmax, linear", True, False),
         ("no records", True, False),
-        ("repeats in repeats", True, True),
-        ("gelu", False, True),
+        pytest.param("repeats in repeats", True, True, marks=pytest.mark.slow),
+        pytest.param("gelu", False, True, marks=pytest.mark.slow),
         ("two terms", True, True),
     ],
 )
@@ -160,6 +160,7 @@ def test_the_zoo(name):
                 np.testing.assert_allclose(a, b, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_derivatives_are_those_of_the_layers():
     with jax.enable_x64(True):
         network, K, streams, records = prepared(NETWORKS["identity, sqrt"])
@@ -175,8 +176,14 @@ def test_derivatives_are_those_of_the_layers():
     np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
+QUICK = ("identity, sqrt", "softmax, linear")
+
+
 @pytest.mark.filterwarnings("ignore:The Pallas Triton backend:DeprecationWarning")
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in NETWORKS],
+)
 def test_a_gpu_can_compile_it(name, gpu_text):
     with jax.enable_x64(True), jax.default_matmul_precision("highest"):
         network, K, _, records = prepared(NETWORKS[name], dtype=np.float32)
