@@ -1,9 +1,12 @@
 """A reproduction that stops goes on from what it kept."""
 
+import json
+
 import numpy as np
 import pytest
 
 from limitformer.reproduce.kept import Kept
+from limitformer.tiles.manifest import engine
 
 X = np.arange(6.0)
 
@@ -43,6 +46,17 @@ def test_other_settings_and_other_data_are_refused(tmp_path):
         Kept(tmp_path, {"size": "8"}, X)
     with pytest.raises(ValueError, match="data: "):
         Kept(tmp_path, {"size": "4"}, X + 1)
+
+
+def test_kernels_of_other_code_are_refused(tmp_path):
+    """Readouts and their shared trunk compute kernels too, beside the engine of tiles."""
+    Kept(tmp_path, {}, X)
+    path = tmp_path / "reproduction.json"
+    about = json.loads(path.read_text())
+    assert about["engine"] != engine()
+    path.write_text(json.dumps(about | {"engine": engine()}))
+    with pytest.raises(ValueError, match="engine: "):
+        Kept(tmp_path, {}, X)
 
 
 def test_damaged_files_are_said_to_be(tmp_path):

@@ -20,7 +20,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import ShapedArray
 
 from ..layers.base import AnyLayer
 from ..layers.pool import Readout
@@ -232,19 +231,19 @@ def _program(first, *refs, static, like, n2: int):
 
 def _fits(program) -> bool:
     """Whether every operation of a traced program is one that a GPU program can do."""
-    for equation in program.eqns:
-        name = equation.primitive.name
-        arrays = (v.aval for v in (*equation.invars, *equation.outvars))
-        shapes = [a.shape for a in arrays if isinstance(a, ShapedArray)]  # not in memory
-        if any(sum(n > 1 for n in s) > 2 or any(n & (n - 1) or not n for n in s) for s in shapes):
-            return False
-        inner = [v for v in equation.params.values() if hasattr(v, "jaxpr")]
-        if inner:
-            if name not in _NESTED or not all(_fits(v.jaxpr) for v in inner):
-                return False
-        elif name == "dot_general":
-            if any(len(s) != 2 or min(s) < 16 for s in shapes):
-                return False
-        elif name not in _OPERATIONS.split():
-            return False
-    return True
+    return all(map(_possible, program.eqns))
+
+
+def _possible(equation) -> bool:
+    name = equation.primitive.name
+    inner = [v for v in equation.params.values() if hasattr(v, "jaxpr")]
+    if inner:
+        return name in _NESTED and all(_fits(v.jaxpr) for v in inner)
+    # what is read from memory, or written to it, is not an array on registers
+    arrays = (*(() if name in ("get", "swap") else equation.invars), *equation.outvars)
+    shapes = [v.aval.shape for v in arrays]
+    if any(sum(n > 1 for n in s) > 2 or any(n & (n - 1) or not n for n in s) for s in shapes):
+        return False
+    if name == "dot_general":
+        return all(len(s) == 2 and min(s) >= 16 for s in shapes)
+    return name in _OPERATIONS.split()

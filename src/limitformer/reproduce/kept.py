@@ -16,6 +16,7 @@ from ..tiles.manifest import engine
 from .run import Kernels
 
 _ABOUT = "reproduction.json"
+_CODE = ("reproduce/readouts.py", "reproduce/shared_trunk.py")  # beside the engine
 
 
 class Kept:
@@ -40,7 +41,7 @@ class Kept:
         digest = hashlib.sha256()
         for array in arrays:
             digest.update(np.ascontiguousarray(array).tobytes())
-        about = settings | {"data": digest.hexdigest(), "engine": engine()}
+        about = settings | {"data": digest.hexdigest(), "engine": engine(*_CODE)}
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / _ABOUT
         if not path.exists():

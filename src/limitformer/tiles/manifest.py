@@ -37,11 +37,15 @@ def versions() -> dict[str, str]:
 
 
 @functools.cache
-def engine() -> str:
-    """SHA-256 of the code that computes a tile, without its comments and docstrings."""
+def engine(*more: str) -> str:
+    """SHA-256 of the code that computes a tile, without its comments and docstrings.
+
+    Args:
+        more: other files of the package that take part in a computation.
+    """
     root = Path(__file__).parents[1]
     files = [path for name in _ENGINE for path in sorted((root / name).rglob("*.py"))]
-    files += [root / name for name in _ENGINE if name.endswith(".py")]
+    files += [root / name for name in (*_ENGINE, *more) if name.endswith(".py")]
     sha = hashlib.sha256()
     for path in sorted(files):
         sha.update(
