@@ -2,9 +2,9 @@
 
     python benchmarks/gpu_programs.py [--only tokens|positions] [--quick]
 
-Whole networks of few tokens (`kernel.whole`, by the entries of a token kernel for each warp), and
-the diagonal after attention to positions (`kernel.fused.AXES`). Errors are relative to float64 on a
-few pairs. --quick takes one small case of each, interpreted, to try the script on a CPU.
+Whole networks of few tokens (`kernel.whole`), and the diagonal after attention to positions
+(`kernel.fused.AXES`). Errors are relative to float64 on a few pairs. --quick takes one small case
+of each, interpreted, to try the script on a CPU.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ import limitformer as lf
 from limitformer.kernel import fused, programs, whole
 
 rng = np.random.default_rng(0)
-SIDES = {32: 2048, 64: 1024, 128: 512}  # inputs a side, by tokens
-WARPS = (256, 512, 1024)  # entries of a token kernel for each
+SIDES = {16: 4096, 32: 4096, 64: 2048, 128: 1024}  # inputs a side, by tokens
 
 
 def identity(tokens: int):
@@ -34,6 +33,12 @@ def identity(tokens: int):
         lf.Residual(lf.Dense(1.3, 0.4), lf.Relu(), lf.Dense(1.3, 0.4)),
     )
     return lf.Serial(lf.Dense(), lf.Repeat(block, 4), lf.MeanPool(), lf.Dense())
+
+
+CASES = (
+    *(("identity, sqrt", identity, S) for S in SIDES),
+    *(("softmax, linear", lambda _: gpu.blocks(), S) for S in (16, 32)),
+)
 
 
 def microseconds(net, x, y) -> float:
@@ -61,25 +66,23 @@ def line(name, *rest) -> None:
     print(f"| {name} | " + " | ".join(rest) + " |", flush=True)
 
 
-def small_networks(tokens, sides, warps) -> None:
-    """XLA, then programs with more and more entries a warp."""
-    print("\n| network | tokens | XLA, us a pair |", *(f"{w} |" for w in warps), "error |")
-    print("|---|--:|--:|" + "--:|" * (len(warps) + 1), flush=True)
-    for name, build in (("identity, sqrt", identity), ("softmax, linear", lambda _: gpu.blocks())):
-        for S in tokens:
-            net, n = build(S), sides[S]
-            x, y = (rng.normal(size=(n, S, 16)).astype(np.float32) for _ in range(2))
-            whole.TOKENS = ()
-            times = [f"{microseconds(net, x, y):.3g}"]
-            whole.TOKENS = (S,)
-            for entries in warps:
-                whole._ENTRIES = entries
-                try:
-                    times.append(f"{microseconds(net, x, y):.3g}")
-                except Exception as problem:  # registers, most of all
-                    times.append(str(problem).splitlines()[0][:60])
-            line(name, str(S), *times, f"{error(net, x, y):.1e}")
-    whole.TOKENS = ()
+def small_networks(cases, sides) -> None:
+    """XLA, then the program."""
+    print("\n| network | tokens | XLA, us a pair | one program | error |")
+    print("|---|--:|--:|--:|--:|", flush=True)
+    for name, build, S in cases:
+        net, n = build(S), sides[S]
+        x, y = (rng.normal(size=(n, S, 16)).astype(np.float32) for _ in range(2))
+        tokens, whole.TOKENS = whole.TOKENS, ()
+        alone = microseconds(net, x, y)
+        whole.TOKENS = tokens
+        line(
+            name,
+            str(S),
+            f"{alone:.3g}",
+            f"{microseconds(net, x, y):.3g}",
+            f"{error(net, x, y):.1e}",
+        )
 
 
 def positions(side: int, n: int, depth: int) -> None:
@@ -115,10 +118,7 @@ def main() -> None:
     if args.only != "tokens":
         positions(*((4, 2, 3) if args.quick else (32, 128, 8)))
     if args.only != "positions":
-        if args.quick:
-            small_networks((16,), {16: 3}, (256,))
-        else:
-            small_networks(tuple(SIDES), SIDES, WARPS)
+        small_networks(CASES[:1] if args.quick else CASES, {16: 3} if args.quick else SIDES)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ import pytest
 from tests.layers.zoo import CASES, inputs
 
 import limitformer as lf
-from limitformer.kernel import fused, whole
+from limitformer.kernel import fused, programs, whole
 from limitformer.kernel.inputs import streams_of
-from limitformer.kernel.network import Network, _start_cross, cast, needs_of
+from limitformer.kernel.network import Network, cast, needs_of
 from limitformer.kernel.state import Form
 
 rng = np.random.default_rng(5)
@@ -47,18 +47,17 @@ NETWORKS = {
 
 
 def prepared(net, ntk=True, sizes=(16, 32), masked=True, dtype=np.float64):
-    """What `whole` takes of two inputs on one side and three on the other, and their streams."""
+    """What `whole` takes of two inputs on one side and three on the other."""
     dtype = np.dtype(dtype)
     net = cast(net, dtype)
     network = Network(net, *needs_of(net), ntk)
     streams, records = [], []
     for n, S in zip((2, 3), sizes, strict=True):
         mask = np.arange(S) < rng.integers(S // 2, S + 1, size=(n, 1)) if masked else None
-        side = streams_of(net, rng.normal(size=(n, S, 4)).astype(dtype), mask, "x", dtype=dtype)
+        side = streams_of(net, rng.normal(size=(n, S, 18)).astype(dtype), mask, "x", dtype=dtype)
         streams.append(side)
         records.append(network.marginal(side, jnp.arange(n), None, 0)[0])
-    K = _start_cross(streams[0][0], streams[1][0], network.need.cross).K
-    return network, K, streams, records
+    return network, streams, records
 
 
 @pytest.mark.parametrize(
@@ -74,9 +73,9 @@ def prepared(net, ntk=True, sizes=(16, 32), masked=True, dtype=np.float64):
 )
 def test_a_program_is_the_cross_pass(name, ntk, masked):
     with jax.enable_x64(True):
-        network, K, streams, records = prepared(NETWORKS[name], ntk, masked=masked)
-        assert whole.possible(network, K, *records)
-        found = whole.cross(network, K, *records, interpret=True)
+        network, streams, records = prepared(NETWORKS[name], ntk, masked=masked)
+        assert whole.possible(network, *streams, *records)
+        found = whole.cross(network, *streams, *records, interpret=True)
         expected = network.cross(*streams, *records)
     assert (found[1] is None) == (expected[1] is None) == (not ntk)
     for a, b in zip(found[: 1 + ntk], expected, strict=False):
@@ -93,7 +92,7 @@ def test_a_gpu_uses_it_where_it_was_measured(monkeypatch):
 
     cross = whole.cross
     with jax.enable_x64(True):
-        network, _, streams, records = prepared(NETWORKS["identity, sqrt"])
+        network, streams, records = prepared(NETWORKS["identity, sqrt"])
         plain = network.cross(*streams, *records)
         monkeypatch.setattr(whole, "cross", call)
         monkeypatch.setattr(fused, "available", lambda: True)
@@ -107,6 +106,21 @@ def test_a_gpu_uses_it_where_it_was_measured(monkeypatch):
         assert len(calls) == 1
 
 
+def test_images_that_a_program_cannot_take_stay_with_the_layers(monkeypatch):
+    net = lf.Serial(lf.Conv((3, 3)), lf.Relu(), lf.Conv((3, 3)), lf.Relu(), lf.MeanPool())
+    x = rng.normal(size=(2, 4, 4, 3)).astype(np.float32)
+    plain = net.kernel(x)
+    monkeypatch.setattr(fused, "available", lambda: True)
+    monkeypatch.setattr(fused, "_SIDES", range(2, 65))
+    for name in ("convolved", "from_features"):
+        program = functools.partial(getattr(programs, name), interpret=True)
+        monkeypatch.setattr(programs, name, program)
+    jax.clear_caches()
+    found = net.kernel(x)
+    jax.clear_caches()
+    np.testing.assert_allclose(found.ntk, plain.ntk, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     "net",
     [
@@ -117,21 +131,21 @@ def test_a_gpu_uses_it_where_it_was_measured(monkeypatch):
 )
 def test_what_a_program_cannot_do(net):
     with jax.enable_x64(True):
-        network, K, _, records = prepared(net, masked=False)
-        assert not whole.possible(network, K, *records)
+        network, streams, records = prepared(net, masked=False)
+        assert not whole.possible(network, *streams, *records)
 
 
 @pytest.mark.parametrize("sizes", [(12, 16), (8, 16)], ids=["no power of two", "small products"])
 def test_token_numbers_that_a_program_cannot_take(sizes):
     with jax.enable_x64(True):
-        network, K, _, records = prepared(NETWORKS["softmax, linear"], sizes=sizes)
-        assert not whole.possible(network, K, *records)
+        network, streams, records = prepared(NETWORKS["softmax, linear"], sizes=sizes)
+        assert not whole.possible(network, *streams, *records)
 
 
 def test_token_kernels_stay_with_the_layers():
     with jax.enable_x64(True):
-        network, K, _, records = prepared(lf.Serial(lf.Dense(), lf.Relu(), lf.Dense()))
-        assert not whole.possible(network, K, *records)
+        network, streams, records = prepared(lf.Serial(lf.Dense(), lf.Relu(), lf.Dense()))
+        assert not whole.possible(network, *streams, *records)
 
 
 @pytest.mark.slow
@@ -149,12 +163,14 @@ def test_the_zoo(name):
             pytest.skip("not computed by tiles of token kernels")
         index = jnp.arange(streams[0].n)
         records = network.marginal(streams, index, jax.random.key(0), draws)[0]
-        K = _start_cross(streams[0], streams[0], Form.FULL).K
         arrays, static = eqx.partition((network, records, records), eqx.is_array)
+        features = whole._features(streams[0])
         with contextlib.suppress(whole.NoReadout):
-            jax.make_jaxpr(functools.partial(whole._called, static, interpret=False))(arrays, K)
-        if whole.possible(network, K, records, records):
-            found = whole.cross(network, K, records, records, interpret=True)
+            jax.make_jaxpr(functools.partial(whole._called, static, interpret=False))(
+                arrays, features, features
+            )
+        if whole.possible(network, streams, streams, records, records):
+            found = whole.cross(network, streams, streams, records, records, interpret=True)
             expected = network.cross(streams, streams, records, records)
             for a, b in zip(found, expected, strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-10)
@@ -163,14 +179,14 @@ def test_the_zoo(name):
 @pytest.mark.slow
 def test_derivatives_are_those_of_the_layers():
     with jax.enable_x64(True):
-        network, K, streams, records = prepared(NETWORKS["identity, sqrt"])
+        network, streams, records = prepared(NETWORKS["identity, sqrt"])
         by_program = functools.partial(whole.cross, interpret=True)
 
         def total(scale, how):
             rx = jax.tree.map(lambda a: scale * a if eqx.is_inexact_array(a) else a, records[0])
             if how is None:
                 return sum(m.sum() for m in network.cross(*streams, rx, records[1]))
-            return sum(m.sum() for m in how(network, K, rx, records[1]))
+            return sum(m.sum() for m in how(network, *streams, rx, records[1]))
 
         a, b = (jax.grad(total)(jnp.asarray(1.1), how) for how in (by_program, None))
     np.testing.assert_allclose(a, b, rtol=1e-12)
@@ -186,11 +202,11 @@ QUICK = ("identity, sqrt", "softmax, linear")
 )
 def test_a_gpu_can_compile_it(name, gpu_text):
     with jax.enable_x64(True), jax.default_matmul_precision("highest"):
-        network, K, _, records = prepared(NETWORKS[name], dtype=np.float32)
+        network, streams, records = prepared(NETWORKS[name], dtype=np.float32)
         arrays, static = eqx.partition((network, *records), eqx.is_array)
 
-        def run(arrays, K):
+        def run(arrays):
             network, rx, ry = eqx.combine(arrays, static)
-            return whole.cross(network, K, rx, ry)
+            return whole.cross(network, *streams, rx, ry)
 
-        assert gpu_text(run, arrays, K).count("xla.gpu.triton") == 1
+        assert gpu_text(run, arrays).count("xla.gpu.triton") == 1

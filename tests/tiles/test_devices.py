@@ -68,7 +68,7 @@ def test_four_devices_give_the_same_kernels_and_exchange_nothing(tmp_path):
 
 def test_every_device_gets_blocks():
     plan = BlockPlan(
-        1000, 800, False, 1000, 1000, 1, 4, False, 1, True, (1000, 800), np.dtype(float)
+        1000, 800, False, 1000, 1000, 1, 4, 0, False, 1, True, (1000, 800), np.dtype(float)
     )
     for devices in (2, 4, 8):
         fitted = _fitted(plan, devices)

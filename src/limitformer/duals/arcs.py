@@ -69,6 +69,33 @@ def _(primals, tangents):
 
 
 @jax.custom_jvp
+def kappa1(rho: Float[Array, "..."]) -> Float[Array, "..."]:
+    """2 E[max(u, 0) max(v, 0)] = (√(1-ρ²) + ρ (π - arccos ρ))/π, unit variances; ρ snapped."""
+    z = gap(rho)
+    return jnp.where(rho > 0, 1 - z, jnp.zeros_like(z)) + z * jnp.sqrt(z) * polynomial(ARC, z)
+
+
+@kappa1.defjvp
+def _(primals, tangents):
+    (rho,), (t,) = primals, tangents
+    return kappa1(rho), kappa0(rho) * t
+
+
+@jax.custom_jvp
+def kappa0(rho: Float[Array, "..."]) -> Float[Array, "..."]:
+    """2 P[u > 0, v > 0] = (π - arccos ρ)/π; ρ snapped. Its derivative is 0 at ±1."""
+    z = gap(rho)
+    turn = jnp.sqrt(z) * polynomial(ACOS, z)  # arccos|ρ| / π
+    return jnp.where(rho > 0, 1 - turn, turn)
+
+
+@kappa0.defjvp
+def _(primals, tangents):
+    (rho,), (t,) = primals, tangents
+    return kappa0(rho), _inverse_sine(rho) * (1 / np.pi) * t
+
+
+@jax.custom_jvp
 def arccos(rho: Float[Array, "..."]) -> Float[Array, "..."]:
     """arccos of a correlation; snapped, derivative -1/√(1-ρ²) taken as 0 at ±1."""
     return (np.pi / 2) * (1 - arc0(rho))

@@ -23,6 +23,7 @@ _LIVE = 10  # arrays of a block's size that are alive at once, at most
 _TARGET = {"cpu": 10 * 2**20, "gpu": 16 * 2**30}  # a tile's memory: the cache, or enough work
 _SHARED = 64 * 2**20  # a tile's memory up to which several run side by side
 _AT_ONCE = 64  # tiles per compiled call
+_CALLS = 8  # at least, where tiles allow: a device computes one while the host puts another away
 _COMPILED: set = set()  # calls that have run before, which threads may make side by side
 _UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 1e3, "mb": 1e6, "gb": 1e9}
 
@@ -67,6 +68,7 @@ class BlockPlan:
         block: inputs whose records are held at once, a multiple of `tile`.
         at_once: tiles (or pairs) per compiled call.
         workers: threads that run such calls side by side.
+        ahead: calls that wait on the device while the results of one are fetched.
         pairs: the work is a list of pairs with marginals of their own, not tiles.
         pair_bytes: estimated peak memory of one pair.
         readout: no token axes in the result.
@@ -80,6 +82,7 @@ class BlockPlan:
     block: int
     at_once: int
     workers: int
+    ahead: int
     pairs: bool
     pair_bytes: int
     readout: bool
@@ -89,7 +92,7 @@ class BlockPlan:
     @property
     def peak(self) -> int:
         """Estimated peak memory in bytes beside the result."""
-        together = self.at_once if self.pairs else self.tile**2 * self.workers
+        together = self.at_once if self.pairs else self.tile**2 * (self.workers + self.ahead)
         return self.pair_bytes * together
 
 
@@ -120,6 +123,7 @@ def blocks_of(network, sx, sy, symmetric, draws, budget, dtype, look_x, look_y) 
     # side by side where a tile fits the cache; larger ones wait for memory and would crowd it
     peak = pair_bytes * tile * tile
     workers = min(threads(), max(1, budget // 2 // peak)) if peak <= _SHARED else 1
+    ahead = int(jax.default_backend() != "cpu" and readout)
     return BlockPlan(
         n,
         m,
@@ -128,6 +132,7 @@ def blocks_of(network, sx, sy, symmetric, draws, budget, dtype, look_x, look_y) 
         block,
         at_once,
         workers,
+        ahead,
         pairs,
         pair_bytes,
         readout,
@@ -271,7 +276,8 @@ class Blocks:
             rows = range(min(plan.block, plan.n - i + t - 1) // t)
             cols = range(min(plan.block, plan.m - j + t - 1) // t)
             places = [(a, b) for a in rows for b in cols if not own or a <= b]
-            size = self._shared(min(plan.at_once, -(-len(places) // plan.workers)))
+            calls = max(plan.workers, _CALLS * plan.ahead)
+            size = self._shared(min(plan.at_once, -(-len(places) // calls)))
             parts = [places[start : start + size] for start in range(0, len(places), size)]
             done = 0
             for part, tiles in zip(parts, self._computed(x, y, parts, size), strict=True):
@@ -287,25 +293,32 @@ class Blocks:
             todo = np.array(part + part[-1:] * (size - len(part)))
             # JAX's settings belong to a thread
             with jax.enable_x64(True), jax.default_matmul_precision(self.products):
-                tiles = _tiles(self.network, x, y, self.plan.tile, jnp.asarray(todo), self.devices)
-                return self._values(tiles)
+                return _tiles(self.network, x, y, self.plan.tile, jnp.asarray(todo), self.devices)
+
+        def fetched(part):
+            return self._values(compute(part))
 
         leaves, structure = jax.tree.flatten((self.network, x, y))
         shapes = tuple((jnp.shape(a), jnp.result_type(a)) for a in leaves)
         call = hash((structure, shapes, self.plan.tile, size, self.devices))
         if call not in _COMPILED:
-            yield compute(parts[0])
+            yield fetched(parts[0])
             parts = parts[1:]
             _COMPILED.add(call)
         if self.plan.workers == 1 or len(parts) < 2:
-            yield from map(compute, parts)
+            begun: list = []
+            for part in parts:
+                begun.append(compute(part))
+                if len(begun) > self.plan.ahead:
+                    yield self._values(begun.pop(0))
+            yield from map(self._values, begun)
             return
         pool = ThreadPoolExecutor(self.plan.workers)
         try:
             # no more ahead than there are threads: results wait in memory
             waiting: list = []
             for part in parts:
-                waiting.append(pool.submit(compute, part))
+                waiting.append(pool.submit(fetched, part))
                 if len(waiting) > self.plan.workers:
                     yield waiting.pop(0).result()
             for one in waiting:

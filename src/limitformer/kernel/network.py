@@ -89,8 +89,8 @@ class Network(eqx.Module):
     def cross(self, sx, sy, rx, ry):
         """K and T of all pairs of two sets of inputs."""
         blocks = tuple(_start_cross(a, b, self.need.cross) for a, b in zip(sx, sy, strict=True))
-        if whole.applies(self, blocks, rx, ry):
-            return whole.cross(self, blocks[0].K, rx, ry)
+        if whole.applies(self, sx, sy, rx, ry):
+            return whole.cross(self, sx, sy, rx, ry)
         rx = jax.tree.map(lambda a: a[:, None], rx)
         ry = jax.tree.map(lambda a: a[None, :], ry)
         run = CrossRun(self.options(None, 0), rx, ry)

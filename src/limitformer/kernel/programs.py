@@ -10,6 +10,7 @@ neighbours) and every entry of Phi(K') is written once. XLA reads and writes K t
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ import jax.numpy as jnp
 
 from ..duals.base import Roots
 from ..layers.window import Window
+from .algebra import simplified
 
 _TILE = (32, 64)  # tokens of both sides that a program of features takes
 
@@ -61,6 +63,7 @@ def convolved(
         n2=_columns(lead),
         terms=terms,
         axis=bool(axis),
+        simple=arithmetic(interpret),
     )
     found = pallas.pallas_call(
         program,
@@ -93,7 +96,13 @@ def from_features(how, Fx, Fy, px: Roots, py: Roots, b2, interpret: bool = False
     sides = [jnp.swapaxes(F.reshape(-1, *F.shape[-2:]), 1, 2) for F in (Fx, Fy)]
     pairs = functools.reduce(lambda a, b: a * b, lead, 1)
     shape = jax.ShapeDtypeStruct((pairs, S1, S2), Fx.dtype)
-    program = functools.partial(_feature_program, dual=dual, sizes=(S1, S2), n2=_columns(lead))
+    program = functools.partial(
+        _feature_program,
+        dual=dual,
+        sizes=(S1, S2),
+        n2=_columns(lead),
+        simple=arithmetic(interpret),
+    )
     found = pallas.pallas_call(
         program,
         grid=(pairs, pallas.cdiv(S1, _TILE[0]), pallas.cdiv(S2, _TILE[1])),
@@ -128,7 +137,29 @@ def options(warps: int, interpret: bool, most: int = 8) -> dict[str, Any]:
     return {"compiler_params": triton.CompilerParams(num_warps=warps, num_stages=2)}
 
 
-def _feature_program(*refs, dual, sizes, n2: int | None):
+def arithmetic(interpret: bool) -> Callable:
+    """How a program adds and multiplies: `algebra.simplified` with a GPU's instruction."""
+    return simplified if interpret else functools.partial(simplified, multiply_add=_multiply_add)
+
+
+def _multiply_add(a, b, c):
+    """a b + c in one instruction; a program that says `a * b + c` takes two."""
+    from jax.experimental.pallas.triton import elementwise_inline_asm
+
+    shape = jnp.broadcast_shapes(*map(jnp.shape, (a, b, c)))
+    if not shape or c.dtype != jnp.float32:
+        return a * b + c
+    (found,) = elementwise_inline_asm(
+        "fma.rn.f32 $0, $1, $2, $3;",
+        args=[jnp.broadcast_to(jnp.asarray(m, jnp.float32), shape) for m in (a, b, c)],
+        constraints="=f,f,f,f",
+        pack=1,
+        result_shape_dtypes=[jax.ShapeDtypeStruct(shape, jnp.float32)],
+    )
+    return found
+
+
+def _feature_program(*refs, dual, sizes, n2: int | None, simple):
     """One pair of inputs, a tile of its token pairs."""
     from jax.experimental import pallas
     from jax.experimental.pallas.triton import load, store
@@ -144,16 +175,21 @@ def _feature_program(*refs, dual, sizes, n2: int | None):
     in_f = f < Fx.shape[1]
     rows = load(Fx.at[i, f[None, :], a[:, None]], mask=in_x[:, None] & in_f[None, :], other=0.0)
     cols = load(Fy.at[j, f[:, None], b[None, :]], mask=in_f[:, None] & in_y[None, :], other=0.0)
-    K = jnp.dot(rows, cols, precision="highest") + bias[0]
-    left = (load(r.at[i, a], mask=in_x, other=0.0)[:, None] for r in (qx, rx))
-    right = (load(r.at[j, b], mask=in_y, other=0.0)[None, :] for r in (qy, ry))
-    value, slope = dual.mix(K, Roots(*left), Roots(*right), len(out) == 2)
+    product = jnp.dot(rows, cols, precision="highest")
+    left = Roots(*(load(r.at[i, a], mask=in_x, other=0.0)[:, None] for r in (qx, rx)))
+    right = Roots(*(load(r.at[j, b], mask=in_y, other=0.0)[None, :] for r in (qy, ry)))
+
+    def values(product, left, right):
+        K = product + bias[0]
+        value, slope = dual.mix(K, left, right, len(out) == 2)
+        return [value] if slope is None else [value, K * slope]
+
     at, inside = (pair, a[:, None], b[None, :]), in_x[:, None] & in_y[None, :]
-    for ref, v in zip(out, [value] if slope is None else [value, K * slope], strict=True):
+    for ref, v in zip(out, simple(values)(product, left, right), strict=True):
         store(ref.at[at], v, mask=inside)
 
 
-def _conv_program(*refs, dual, spec: Window, grids, n2: int | None, terms: int, axis: bool):
+def _conv_program(*refs, dual, spec: Window, grids, n2: int | None, terms: int, axis: bool, simple):
     """One pair of images, one vertical displacement: all its rows from the top down."""
     from jax.experimental import pallas
     from jax.experimental.pallas.triton import load, store
@@ -210,16 +246,19 @@ def _conv_program(*refs, dual, spec: Window, grids, n2: int | None, terms: int, 
             read = jnp.sum(jnp.dot(A, value, precision="highest") * B, axis=1)
             store(out[2 * k + 1].at[pair, top_x + row, top_y + row, o], read, mask=in_o)
 
+    def activated(sums, left, right):
+        linear = w2 * sums[0] + b2
+        value, slope = dual.mix(linear, left, right, count == 2)
+        return [value] if slope is None else [value, (linear + w2 * sums[1]) * slope]
+
     def step(row, carry):
         before, totals = carry
         new = [along(ref, row + ahead) for ref in given]
         sums = [sum(b, n) for b, n in zip(before, new, strict=True)]
         at_x, at_y = (top_x + row) * W1 + a, (top_y + row) * W2 + b
-        left = (load(r.at[i, at_x], mask=a < W1, other=0.0)[:, None] for r in (qx, rx))
-        right = (load(r.at[j, at_y], mask=b < W2, other=0.0)[None, :] for r in (qy, ry))
-        linear = w2 * sums[0] + b2
-        value, slope = dual.mix(linear, Roots(*left), Roots(*right), count == 2)
-        values = [value] if count == 1 else [value, (linear + w2 * sums[1]) * slope]
+        left = Roots(*(load(r.at[i, at_x], mask=a < W1, other=0.0)[:, None] for r in (qx, rx)))
+        right = Roots(*(load(r.at[j, at_y], mask=b < W2, other=0.0)[None, :] for r in (qy, ry)))
+        values = simple(activated)(sums, left, right)
         if terms:
             totals = read(values, at_x, at_y, totals)
         elif axis:

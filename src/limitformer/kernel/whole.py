@@ -2,8 +2,8 @@
 
 XLA writes the token kernels of all pairs to memory wherever a layer sums over them. A pair of 64
 tokens has 16 kB of K and as much of T, which fit into the registers of one program; so a program
-takes one pair, its first kernel and the records of its two inputs, and runs the cross pass on them,
-the same code as everywhere. Only the readout's number comes out.
+takes one pair, its two inputs and their records, and runs the cross pass on them, the same code as
+everywhere. Only the readout's number comes out.
 
 A network qualifies if its cross pass consists of what such a program can do: entrywise operations,
 sums, and products of square matrices. That is read off its trace, not declared by layers.
@@ -25,17 +25,21 @@ from ..layers.base import AnyLayer
 from ..layers.pool import Readout
 from . import fused, programs
 from .functional import gathered
-from .passes import CrossRun
-from .state import Cross
+from .inputs import Stream
+from .passes import CrossRun, Run
+from .state import Cross, Form
 
-TOKENS: tuple[int, ...] = ()  # for which this was measured to be faster than XLA
+TOKENS: tuple[int, ...] = (16, 32, 64, 128)  # for which this was measured to be faster than XLA
+_PRODUCTS = range(16, 33)  # and with products of matrices; smaller ones do not compile
 _ENTRIES = 512  # of a token kernel for each warp
+_MOST = 1000  # operations: more compile for minutes
 _OPERATIONS = """
     abs acos add and asin atan atan2 bitcast_convert_type broadcast_in_dim clamp
-    convert_element_type copy cos div eq erf exp exp2 expm1 ge get gt integer_pow is_finite le log
-    log1p logistic lt max min mul ne neg not or pow program_id reduce_and reduce_max reduce_min
-    reduce_or reduce_sum rem reshape rsqrt select_n shift_left shift_right_arithmetic
-    shift_right_logical sign sin sqrt square squeeze stop_gradient sub swap tan tanh transpose xor
+    convert_element_type copy cos div elementwise_inline_asm eq erf exp exp2 expm1 ge get gt
+    integer_pow is_finite le log log1p logistic lt max min mul ne neg not or pow program_id
+    reduce_and reduce_max reduce_min reduce_or reduce_sum rem reshape rsqrt select_n shift_left
+    shift_right_arithmetic shift_right_logical sign sin sqrt square squeeze stop_gradient sub swap
+    tan tanh transpose xor
 """  # what a program can do on registers, beside products
 _NESTED = ("closed_call", "custom_jvp_call", "jit", "pjit", "scan", "while")
 
@@ -76,6 +80,10 @@ class ProgramRun(CrossRun):
             return self._read(self.rx[name], self.ry[name], k)
         return super().__call__(layer, k, name)
 
+    def sequence(self, steps, state):
+        """One after the other: they are in one program already."""
+        return Run.sequence(self, steps, state)
+
     def pooled(self, step, k: Cross):
         return self._read(self.rx["functional"], self.ry["functional"], k)
 
@@ -110,64 +118,71 @@ class ProgramRun(CrossRun):
         return gathered(fx, products, K, T, self.options.ntk)
 
 
-def applies(network, blocks: tuple[Cross, ...], rx, ry) -> bool:
-    """Whether a program can and should compute these pairs.
+def applies(network, sx: tuple[Stream, ...], sy: tuple[Stream, ...], rx, ry) -> bool:
+    """Whether a program can and should compute all pairs of two sets of inputs.
 
     Args:
         network: a `kernel.network.Network`.
-        blocks: first kernels of all pairs of two sets of inputs, for every stream of the network.
-        rx, ry: records of both sets, with one leading axis each.
+        sx, sy: the inputs.
+        rx, ry: their records, with one leading axis each.
     """
-    if not fused.available() or len(blocks) != 1 or blocks[0].diag:
+    return (
+        fused.available()
+        and all(s.dtype in fused.TYPES and s.tokens in TOKENS for s in (*sx, *sy))
+        and math.prod(s.n * s.tokens for s in (*sx, *sy)) < 2**31  # places have 32 bits
+        and possible(network, sx, sy, rx, ry)
+    )
+
+
+def possible(network, sx, sy, rx, ry) -> bool:
+    """Whether a program can compute these pairs; the arguments are those of `applies`."""
+    if len(sx) != 1 or network.need.cross != Form.FULL:
         return False
-    K = blocks[0].K
-    known = K.dtype in fused.TYPES and {*K.shape[-2:]} <= {*TOKENS}
-    return known and possible(network, K, rx, ry)
-
-
-def possible(network, K, rx, ry) -> bool:
-    """Whether a program can compute these pairs.
-
-    Args:
-        network, rx, ry: as for `applies`.
-        K: `(n1, n2, S1, S2)` first kernels.
-    """
     if any(a.ndim for a in jax.tree.leaves(network) if eqx.is_array(a)):
         return False
     arrays, static = eqx.partition((network, rx, ry), eqx.is_array)
     try:
-        trace = jax.make_jaxpr(functools.partial(_called, static, interpret=False))(arrays, K)
+        trace = jax.make_jaxpr(functools.partial(_called, static, interpret=False))(
+            arrays, *map(_features, (*sx, *sy))
+        )
     except (NoReadout, IndexError, TypeError, ValueError):  # or a layer that counts leading axes
         return False
     (program,) = (e for e in trace.jaxpr.eqns if e.primitive.name == "pallas_call")
-    return _fits(program.params["jaxpr"])
+    program = program.params["jaxpr"]
+    return _count(program) <= _MOST and _fits(program)
 
 
-def cross(network, K, rx, ry, interpret: bool = False):
+def cross(network, sx, sy, rx, ry, interpret: bool = False):
     """K and T of all pairs, `(n1, n2, 1, 1)`.
 
     Args:
-        network, K, rx, ry: as for `possible`.
+        network, sx, sy, rx, ry: as for `applies`.
         interpret: on a CPU, for tests.
     """
     arrays, static = eqx.partition((network, rx, ry), eqx.is_array)
-    found = _computed((static, interpret), arrays, K)
+    found = _computed((static, interpret), arrays, *map(_features, (*sx, *sy)))
     return found[0], found[1] if network.ntk else None
+
+
+def _features(s: Stream):
+    """`(n, S, features)`: none of them where the first kernel is zero."""
+    return jnp.zeros((s.n, s.tokens, 0), s.dtype) if s.ids else s.x
 
 
 # A program has no derivative of its own: derivatives are those of plain operations.
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _computed(how, arrays, K):
+def _computed(how, arrays, x, y):
     static, interpret = how
-    return _called(static, arrays, K, interpret)
+    return _called(static, arrays, x, y, interpret)
 
 
 @_computed.defjvp
 def _(how, primals, tangents):
-    def plain(arrays, K):
+    def plain(arrays, x, y):
         network, rx, ry = eqx.combine(arrays, how[0])
+        K = jnp.einsum("iaf,jbf->ijab", x, y) / max(x.shape[-1], 1)
         rx = jax.tree.map(lambda a: a[:, None], rx)
         ry = jax.tree.map(lambda a: a[None, :], ry)
         run = CrossRun(network.options(None, 0), rx, ry)
@@ -180,34 +195,39 @@ def _values(network, k: Cross) -> tuple:
     return (k.K, k.with_zero_T().T) if network.ntk else (k.K,)
 
 
-def _called(static, arrays, K, interpret: bool) -> tuple:
+def _called(static, arrays, x, y, interpret: bool) -> tuple:
     from jax.experimental import pallas
 
-    n1, n2, S1, S2 = K.shape
+    (n1, S1, features), (n2, S2, _) = x.shape, y.shape
+    first = jnp.einsum("iaf,jbf->iajb", x, y)  # as it is multiplied: not laid out pair by pair
     numbers, *sides = arrays
     given = [a.reshape(1) for a in jax.tree.leaves(numbers)]
     for side in sides:
         kept = (a for a in jax.tree.leaves(side) if a.size)
         given += [a.astype(jnp.int32) if a.dtype == bool else a for a in kept]
     like = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), arrays)
-    program = functools.partial(_program, static=static, like=like, n2=n2)
-    shape = jax.ShapeDtypeStruct((n1 * n2,), K.dtype)
+    simple = programs.arithmetic(interpret)
+    program = functools.partial(
+        _program, static=static, like=like, n2=n2, features=features, simple=simple
+    )
+    shape = jax.ShapeDtypeStruct((n1 * n2,), x.dtype)
     found = pallas.pallas_call(
         program,
         grid=(n1 * n2,),
         out_shape=[shape] * (1 + static[0].ntk),
         **programs.options(S1 * S2 // _ENTRIES, interpret, most=16),
-    )(K.reshape(-1, S1, S2), *given)
+    )(first, *given)
     return tuple(m.reshape(n1, n2, 1, 1) for m in found)
 
 
-def _program(first, *refs, static, like, n2: int):
+def _program(first, *refs, static, like, n2: int, features: int, simple):
     """One pair of inputs, from its first kernel to its readout."""
     from jax.experimental import pallas
 
     outputs = refs[-1 - static[0].ntk :]
     given = iter(refs[: -len(outputs)])
     pair = pallas.program_id(0)
+    places = (i, j) = (pair // n2, pair % n2)
 
     def stored(place, a) -> Any:
         empty = not math.prod(a.shape)
@@ -215,18 +235,26 @@ def _program(first, *refs, static, like, n2: int):
 
     numbers, *sides = like
     numbers = jax.tree.map(lambda _: next(given)[0], numbers)
-    places = (pair // n2, pair % n2)
     sides = [
         jax.tree.map(functools.partial(stored, place), side)
         for place, side in zip(places, sides, strict=True)
     ]
     network, rx, ry = eqx.combine((numbers, *sides), static)
     run = ProgramRun(network.options(None, 0), rx, ry, lead=0)
-    k = run(network.net, Cross(first[pair]), "net")
-    for ref, m in zip(outputs, _values(network, k), strict=True):
-        if m.shape != (1, 1):
+
+    def read(K):
+        values = _values(network, run(network.net, Cross(K / max(features, 1)), "net"))
+        if any(m.shape != (1, 1) for m in values):
             raise NoReadout
-        ref[pair] = jnp.sum(m)
+        return [jnp.sum(m) for m in values]
+
+    for ref, value in zip(outputs, simple(read)(first[i, :, j]), strict=True):
+        ref[pair] = value
+
+
+def _count(program) -> int:
+    inner = (v.jaxpr for e in program.eqns for v in e.params.values() if hasattr(v, "jaxpr"))
+    return len(program.eqns) + sum(map(_count, inner))
 
 
 def _fits(program) -> bool:
@@ -235,7 +263,7 @@ def _fits(program) -> bool:
 
 
 def _possible(equation) -> bool:
-    name = equation.primitive.name
+    name = equation.primitive.name.removesuffix("_p")
     inner = [v for v in equation.params.values() if hasattr(v, "jaxpr")]
     if inner:
         return name in _NESTED and all(_fits(v.jaxpr) for v in inner)
@@ -245,5 +273,5 @@ def _possible(equation) -> bool:
     if any(sum(n > 1 for n in s) > 2 or any(n & (n - 1) or not n for n in s) for s in shapes):
         return False
     if name == "dot_general":
-        return all(len(s) == 2 and min(s) >= 16 for s in shapes)
+        return all(len(s) == 2 and all(n in _PRODUCTS for n in s) for s in shapes)
     return name in _OPERATIONS.split()

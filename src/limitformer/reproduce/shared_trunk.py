@@ -190,6 +190,7 @@ def _plan(network, sx, sy, symmetric, readouts, dtype, block, memory) -> tuple[B
         tile * tiles,
         min(_AT_ONCE.get(backend, 8), tiles),
         threads(),
+        0,
         False,
         pair,
         True,

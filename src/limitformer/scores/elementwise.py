@@ -63,11 +63,10 @@ def average_identity(
         for px, py in [(None, None)] if phases_x is None else zip(phases_x, phases_y, strict=True):
             left, right = _product(x.weight, px), _product(y.weight, py)
             # without weights every valid key counts once, and padding is zero already
-            term = values.sum(-2, keepdims=True) if left is None else jnp.matmul(left, values)
-            if right is None:
-                term = term.sum(-1, keepdims=True)
-            else:
-                term = jnp.matmul(term, jnp.swapaxes(right, -1, -2))
+            axes = tuple(axis for axis, w in ((-2, left), (-1, right)) if w is None)
+            term = values.sum(axes, keepdims=True) if axes else values
+            term = term if left is None else jnp.matmul(left, term)
+            term = term if right is None else jnp.matmul(term, jnp.swapaxes(right, -1, -2))
             total = term if total is None else total + term
         return total
 
