@@ -47,12 +47,23 @@ def loop(K, T, row, col, u, v):
     return jax.lax.fori_loop(jnp.int32(0), jnp.int32(3), turn, (K, T))
 
 
+def masks(K, T, row, col, u, v):
+    zero, rows, cols = jnp.zeros((), K.dtype), row > 0, col > 0
+    bias = jnp.where(rows, jnp.where(cols, 0.3 * jnp.ones((), K.dtype), zero), zero)
+    return (
+        K + bias,
+        jnp.where(cols, 0.0, T) - bias * T,
+        jnp.where(rows, K, 1.0),
+        jnp.where(K > 0, K, zero),
+    )
+
+
 def numbers(K, T, row, col, u, v):
     a = jnp.sum(K)
     return {"sum": a * 2 + 1, "same": K, "broadcast": jnp.broadcast_to(a, (2, 3))}
 
 
-@pytest.mark.parametrize("function", [layers, polynomial, loop, numbers])
+@pytest.mark.parametrize("function", [layers, polynomial, loop, masks, numbers])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_values_are_the_same(function, dtype):
     with jax.enable_x64(dtype == np.float64):

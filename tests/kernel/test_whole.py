@@ -106,6 +106,35 @@ def test_a_gpu_uses_it_where_it_was_measured(monkeypatch):
         assert len(calls) == 1
 
 
+@pytest.mark.parametrize("possible", [True, False], ids=["program", "layers"])
+def test_masks_that_layers_keep_are_loaded_once(monkeypatch, possible):
+    net = NETWORKS["identity, sqrt"]
+    if not possible:
+        net = lf.Serial(net.layers[0], lf.Conv((3,)), *net.layers[1:])
+    x = rng.normal(size=(3, 16, 5)).astype(np.float32)
+    mask = np.arange(16) < np.array([[16], [9], [12]])
+    plain = net.kernel(x, x_mask=mask)
+    seen = []
+
+    def cross(network, sx, sy, rx, ry):
+        seen.append(jax.tree.leaves((rx, ry), is_leaf=lambda a: isinstance(a, whole.OwnMask)))
+        return program(network, sx, sy, rx, ry, interpret=True)
+
+    program = whole.cross
+    monkeypatch.setattr(whole, "cross", cross)
+    monkeypatch.setattr(fused, "available", lambda: True)
+    jax.clear_caches()
+    found = net.kernel(x, x_mask=mask)
+    jax.clear_caches()
+    for kind in ("nngp", "ntk"):
+        np.testing.assert_allclose(getattr(found, kind), getattr(plain, kind), rtol=2e-6)
+    assert bool(seen) == possible
+    for records in seen:
+        kinds = {type(a) for a in records}
+        assert whole.OwnMask in kinds
+        assert not any(a.dtype == bool for a in records if not isinstance(a, whole.OwnMask))
+
+
 def test_images_that_a_program_cannot_take_stay_with_the_layers(monkeypatch):
     net = lf.Serial(lf.Conv((3, 3)), lf.Relu(), lf.Conv((3, 3)), lf.Relu(), lf.MeanPool())
     x = rng.normal(size=(2, 4, 4, 3)).astype(np.float32)
@@ -163,11 +192,10 @@ def test_the_zoo(name):
             pytest.skip("not computed by tiles of token kernels")
         index = jnp.arange(streams[0].n)
         records = network.marginal(streams, index, jax.random.key(0), draws)[0]
-        arrays, static = eqx.partition((network, records, records), eqx.is_array)
-        features = whole._features(streams[0])
+        arrays, static, *given = whole._arguments(network, streams, streams, records, records)
         with contextlib.suppress(whole.NoReadout):
             jax.make_jaxpr(functools.partial(whole._called, static, interpret=False))(
-                arrays, features, features
+                arrays, *given
             )
         if whole.possible(network, streams, streams, records, records):
             found = whole.cross(network, streams, streams, records, records, interpret=True)

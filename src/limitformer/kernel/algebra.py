@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import Literal, jaxpr_as_fun
 
 _CALLS = {  # functions within functions, and where they are kept
@@ -56,6 +57,7 @@ class Values:
         self.arrays: list[Any] = []
         self.numbers: dict[int, int] = {}
         self.products: dict[tuple[int, ...], Any] = {}
+        self.masks: dict[tuple[int, bool], tuple] = {}
 
     def run(self, jaxpr, consts, given) -> list:
         """Values of a traced function's results; `given` are those of its arguments."""
@@ -78,10 +80,10 @@ class Values:
                 return [Sum({}).plus(a, -1)]
             (b,) = others
             return [self.product(a, b) if name == "mul" else a.plus(b, 1 if name == "add" else -1)]
-        if name == "broadcast_in_dim" and _inexact(equation.outvars[0]):
-            found = self.sum_of(given[0])
-            if not any(found.terms):  # a number is the same number everywhere
-                return [found]
+        if name == "broadcast_in_dim" and self.stays(equation, given[0]):
+            return [given[0]]
+        if name == "select_n" and (found := self.masked(equation, given)) is not None:
+            return [found]
         arrays = [self.computed(a, v.aval) for a, v in zip(given, equation.invars, strict=True)]
         if name == "while":
             return self.loop(params, arrays)
@@ -100,6 +102,27 @@ class Values:
             lambda state: test(*kept, *state)[0], lambda state: turn(*state), start
         )
 
+    def stays(self, equation, value) -> bool:
+        """Whether a value may stay as it is where it was broadcast: a number, a row or a column."""
+        (variable,), (result,) = equation.invars, equation.outvars
+        axes = equation.params["broadcast_dimensions"]
+        number = _inexact(variable) and variable.aval.size == 1
+        return number or axes == tuple(range(result.aval.ndim))
+
+    def masked(self, equation, given) -> Sum | None:
+        """x where a mask of rows or columns is true, 0 elsewhere: a product with ones and zeros."""
+        which, *cases = given
+        (result,) = equation.outvars
+        zero = [_is_zero(case) for case in cases]
+        line = 1 in jnp.shape(which)
+        if not (line and _inexact(result) and len(cases) == 2 and sum(zero) == 1):
+            return None
+        key = id(which), zero[0]
+        if key not in self.masks:
+            ones = (which if zero[0] else ~which).astype(result.aval.dtype)
+            self.masks[key] = which, ones  # both, so that no other array gets this id
+        return self.product(*map(self.sum_of, (self.masks[key][1], cases[zero[0]])))
+
     def sum_of(self, value) -> Sum:
         if isinstance(value, Sum):
             return value
@@ -114,7 +137,7 @@ class Values:
         """A sum times a number, or two single terms; other sums are computed first."""
         if any(a.terms) and any(b.terms):
             a, b = (s if len(s.terms) == 1 else self.sum_of(self.computed(s)) for s in (a, b))
-        order = lambda n: (jnp.size(self.arrays[n]), n)  # noqa: E731 - rows and columns first
+        order = lambda n: (self.arrays[n].size, self.arrays[n].shape, n)  # noqa: E731
         return Sum(
             {
                 tuple(sorted((*p, *q), key=order)): _times(c, d)
@@ -125,36 +148,47 @@ class Values:
 
     def computed(self, value, like=None):
         """An array, with the shape of another one if that is given."""
-        if not isinstance(value, Sum):
-            return value
-        total: Any = value.terms.get(())
-        for product, factor in value.terms.items():
-            if product:
-                total = self.plus(total, product, factor)
-        return total if like is None else jnp.broadcast_to(total, like.shape).astype(like.dtype)
+        total: Any = value
+        if isinstance(value, Sum):
+            total = value.terms.get(())
+            for product, factor in value.terms.items():
+                if product:
+                    total = self.plus(total, product, factor)
+        if like is None or (jnp.shape(total), jnp.result_type(total)) == (like.shape, like.dtype):
+            return total
+        return jnp.broadcast_to(total, like.shape).astype(like.dtype)
 
     def plus(self, total, product: tuple[int, ...], factor):
         """One more term."""
-        known = len(product) == 1 or product in self.products
         if total is None:
             return _times(factor, self.multiplied(product))
-        if not _is_sign(factor):
-            return self.multiply_add(self.multiplied(product), factor, total)
-        if known:
-            array = self.multiplied(product)
+        if len(product) > 1 and product not in self.products:
+            left, right = self.parts(product)
+            line = (
+                len({self.arrays[n].shape for n in left}) == 1 and 1 in self.arrays[left[0]].shape
+            )
+            if line or _is_sign(factor):  # a factor of a row or a column is for nothing
+                left = _times(factor, self.multiplied(left))
+                return self.multiply_add(left, self.multiplied(right), total)
+        array = self.multiplied(product)
+        if _is_sign(factor):
             return total + array if factor == 1 else total - array
-        *before, last = product
-        return self.multiply_add(
-            _times(factor, self.multiplied((*before,))), self.arrays[last], total
-        )
+        return self.multiply_add(array, factor, total)
 
     def multiplied(self, product: tuple[int, ...]):
-        if len(product) < 2:
-            return self.arrays[product[0]] if product else None
+        """An array; rows are multiplied with rows, columns with columns, then all of them."""
+        if len(product) == 1:
+            return self.arrays[product[0]]
         if product not in self.products:
-            *before, last = product
-            self.products[product] = self.multiplied(tuple(before)) * self.arrays[last]
+            left, right = map(self.multiplied, self.parts(product))
+            self.products[product] = left * right
         return self.products[product]
+
+    def parts(self, product: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Two factors: the last of a kind, and what comes before them."""
+        shapes = [self.arrays[n].shape for n in product]
+        first = shapes.index(shapes[-1]) or len(product) - 1
+        return product[:first], product[first:]
 
 
 def simplified(function: Callable, multiply_add: Callable = lambda a, b, c: a * b + c) -> Callable:
@@ -187,6 +221,12 @@ def _times(a, b):
 
 def _is_sign(a) -> bool:
     return isinstance(a, int) and a in (1, -1)
+
+
+def _is_zero(value) -> bool:
+    if isinstance(value, Sum):
+        value = value.terms.get(()) if len(value.terms) == 1 else None
+    return not isinstance(value, jax.Array | None) and np.size(value) == 1 and float(value) == 0
 
 
 def _inexact(variable) -> bool:

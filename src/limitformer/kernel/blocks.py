@@ -17,6 +17,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from ..layers.base import leaves
 from .state import Form
+from .whole import marked, own_masks
 from .work import work_of
 
 _LIVE = 10  # arrays of a block's size that are alive at once, at most
@@ -157,7 +158,8 @@ def _evenly(n: int, largest: int) -> int:
 
 @eqx.filter_jit
 def _marginal(network, streams, index, key, draws):
-    return network.marginal(streams, index, key, draws)
+    records, unit = network.marginal(streams, index, key, draws)
+    return records, unit, own_masks(streams, records)
 
 
 def _spread(function: Callable, devices: tuple) -> Callable:
@@ -242,7 +244,7 @@ class Blocks:
         index = np.minimum(np.arange(start, start + self.plan.block), n - 1)
         part = tuple(s.take(index) for s in streams)
         ids = jnp.asarray(index + offset)
-        records, unit = _marginal(self.network, part, ids, self.key, self.draws)
+        records, unit, own = _marginal(self.network, part, ids, self.key, self.draws)
         dead = np.flatnonzero(np.asarray(unit) == 0)
         if dead.size:
             rows = sorted({int(index[d]) for d in dead})
@@ -250,7 +252,7 @@ class Blocks:
                 f"{name} rows {rows[:8]} have no token left after a convolution or pool "
                 'without padding; use padding="same" or longer inputs'
             )
-        return part, records
+        return part, marked(records, [bool(o) for o in jax.device_get(own)])
 
     def _values(self, result) -> tuple[np.ndarray, ...]:
         values = tuple(np.asarray(v) for v in result if v is not None)

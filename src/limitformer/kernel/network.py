@@ -91,8 +91,8 @@ class Network(eqx.Module):
         blocks = tuple(_start_cross(a, b, self.need.cross) for a, b in zip(sx, sy, strict=True))
         if whole.applies(self, sx, sy, rx, ry):
             return whole.cross(self, sx, sy, rx, ry)
-        rx = jax.tree.map(lambda a: a[:, None], rx)
-        ry = jax.tree.map(lambda a: a[None, :], ry)
+        rx = jax.tree.map(lambda a: a[:, None], whole.filled(rx, lambda own: own.of(sx[0].mask)))
+        ry = jax.tree.map(lambda a: a[None, :], whole.filled(ry, lambda own: own.of(sy[0].mask)))
         run = CrossRun(self.options(None, 0), rx, ry)
         return finish(run(self.net, _one(blocks), "net"), self.ntk)
 

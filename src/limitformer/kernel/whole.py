@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -63,6 +64,54 @@ class Stored:
     def load(self):
         found = self.ref[self.place]
         return found != 0 if self.dtype == bool else found
+
+
+class OwnMask(eqx.Module):
+    """In place of a record: the mask of the input itself, which a program then loads once.
+
+    Attributes:
+        turns: of the repeats around the layer that keeps it.
+    """
+
+    turns: tuple[int, ...] = eqx.field(static=True)
+
+    def of(self, mask):
+        """The record `(n, *turns, S)` of a mask `(n, S)`."""
+        lines = mask.reshape(len(mask), *(1 for _ in self.turns), -1)
+        return jnp.broadcast_to(lines, (len(mask), *self.turns, mask.shape[-1]))
+
+
+def own_masks(streams: tuple[Stream, ...], records) -> list:
+    """For every array of some records, whether it is the mask of the inputs; nothing if no program
+    would ask."""
+    mask: Any = streams[0].mask
+    if not (fused.available() and _few(*streams)) or len(streams) > 1 or mask is None:
+        return []
+
+    def is_own(a):
+        fits = a.dtype == bool and a.ndim > 1 and (a.shape[0], a.shape[-1]) == mask.shape
+        return jnp.all(a == OwnMask(a.shape[1:-1]).of(mask)) if fits else jnp.zeros((), bool)
+
+    return [is_own(a) for a in jax.tree.leaves(records)]
+
+
+def marked(records, own: list):
+    """Records with `OwnMask` where `own_masks` found them."""
+    leaves, structure = jax.tree.flatten(records)
+    own = own or [False] * len(leaves)
+    found = [OwnMask(a.shape[1:-1]) if o else a for a, o in zip(leaves, own, strict=True)]
+    return structure.unflatten(found)
+
+
+def filled(records, make: Callable):
+    """Records without `OwnMask`: `make` gives the array instead of one."""
+    is_own = lambda a: isinstance(a, OwnMask)  # noqa: E731
+    return jax.tree.map(lambda a: make(a) if is_own(a) else a, records, is_leaf=is_own)
+
+
+def _few(*streams: Stream) -> bool:
+    """Whether inputs have a number of tokens that programs take."""
+    return all(s.dtype in fused.TYPES and s.tokens in TOKENS for s in streams)
 
 
 class ProgramRun(CrossRun):
@@ -128,7 +177,7 @@ def applies(network, sx: tuple[Stream, ...], sy: tuple[Stream, ...], rx, ry) -> 
     """
     return (
         fused.available()
-        and all(s.dtype in fused.TYPES and s.tokens in TOKENS for s in (*sx, *sy))
+        and _few(*sx, *sy)
         and math.prod(s.n * s.tokens for s in (*sx, *sy)) < 2**31  # places have 32 bits
         and possible(network, sx, sy, rx, ry)
     )
@@ -140,11 +189,9 @@ def possible(network, sx, sy, rx, ry) -> bool:
         return False
     if any(a.ndim for a in jax.tree.leaves(network) if eqx.is_array(a)):
         return False
-    arrays, static = eqx.partition((network, rx, ry), eqx.is_array)
+    arrays, static, *given = _arguments(network, sx, sy, rx, ry)
     try:
-        trace = jax.make_jaxpr(functools.partial(_called, static, interpret=False))(
-            arrays, *map(_features, (*sx, *sy))
-        )
+        trace = jax.make_jaxpr(functools.partial(_called, static, interpret=False))(arrays, *given)
     except (NoReadout, IndexError, TypeError, ValueError):  # or a layer that counts leading axes
         return False
     (program,) = (e for e in trace.jaxpr.eqns if e.primitive.name == "pallas_call")
@@ -159,14 +206,19 @@ def cross(network, sx, sy, rx, ry, interpret: bool = False):
         network, sx, sy, rx, ry: as for `applies`.
         interpret: on a CPU, for tests.
     """
-    arrays, static = eqx.partition((network, rx, ry), eqx.is_array)
-    found = _computed((static, interpret), arrays, *map(_features, (*sx, *sy)))
+    arrays, static, *given = _arguments(network, sx, sy, rx, ry)
+    found = _computed((static, interpret), arrays, *given)
     return found[0], found[1] if network.ntk else None
 
 
-def _features(s: Stream):
-    """`(n, S, features)`: none of them where the first kernel is zero."""
-    return jnp.zeros((s.n, s.tokens, 0), s.dtype) if s.ids else s.x
+def _arguments(network, sx, sy, rx, ry) -> tuple:
+    """Arrays and the rest of the network and of both sides' records and masks, and the features.
+
+    Features are `(n, S, features)`: none of them where the first kernel is zero.
+    """
+    sides = [(records, s.mask) for (s,), records in ((sx, rx), (sy, ry))]
+    features = [jnp.zeros((s.n, s.tokens, 0), s.dtype) if s.ids else s.x for s in (*sx, *sy)]
+    return *eqx.partition((network, *sides), eqx.is_array), *features
 
 
 # A program has no derivative of its own: derivatives are those of plain operations.
@@ -181,7 +233,8 @@ def _computed(how, arrays, x, y):
 @_computed.defjvp
 def _(how, primals, tangents):
     def plain(arrays, x, y):
-        network, rx, ry = eqx.combine(arrays, how[0])
+        network, *sides = eqx.combine(arrays, how[0])
+        rx, ry = (filled(records, lambda own, m=mask: own.of(m)) for records, mask in sides)
         K = jnp.einsum("iaf,jbf->ijab", x, y) / max(x.shape[-1], 1)
         rx = jax.tree.map(lambda a: a[:, None], rx)
         ry = jax.tree.map(lambda a: a[None, :], ry)
@@ -239,7 +292,8 @@ def _program(first, *refs, static, like, n2: int, features: int, simple):
         jax.tree.map(functools.partial(stored, place), side)
         for place, side in zip(places, sides, strict=True)
     ]
-    network, rx, ry = eqx.combine((numbers, *sides), static)
+    network, *sides = eqx.combine((numbers, *sides), static)
+    rx, ry = (_with_mask(*side) for side in sides)
     run = ProgramRun(network.options(None, 0), rx, ry, lead=0)
 
     def read(K):
@@ -250,6 +304,12 @@ def _program(first, *refs, static, like, n2: int, features: int, simple):
 
     for ref, value in zip(outputs, simple(read)(first[i, :, j]), strict=True):
         ref[pair] = value
+
+
+def _with_mask(records, mask: Stored | None):
+    """Records with the mask where it belongs, loaded once."""
+    loaded = None if mask is None else mask.load()
+    return filled(records, lambda _: loaded)
 
 
 def _count(program) -> int:
