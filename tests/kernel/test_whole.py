@@ -14,6 +14,7 @@ import limitformer as lf
 from limitformer.kernel import fused, programs, whole
 from limitformer.kernel.inputs import streams_of
 from limitformer.kernel.network import Network, cast, needs_of
+from limitformer.kernel.own_mask import OwnMask
 from limitformer.kernel.state import Form
 
 rng = np.random.default_rng(5)
@@ -117,7 +118,7 @@ def test_masks_that_layers_keep_are_loaded_once(monkeypatch, possible):
     seen = []
 
     def cross(network, sx, sy, rx, ry):
-        seen.append(jax.tree.leaves((rx, ry), is_leaf=lambda a: isinstance(a, whole.OwnMask)))
+        seen.append(jax.tree.leaves((rx, ry), is_leaf=lambda a: isinstance(a, OwnMask)))
         return program(network, sx, sy, rx, ry, interpret=True)
 
     program = whole.cross
@@ -131,8 +132,8 @@ def test_masks_that_layers_keep_are_loaded_once(monkeypatch, possible):
     assert bool(seen) == possible
     for records in seen:
         kinds = {type(a) for a in records}
-        assert whole.OwnMask in kinds
-        assert not any(a.dtype == bool for a in records if not isinstance(a, whole.OwnMask))
+        assert OwnMask in kinds
+        assert not any(a.dtype == bool for a in records if not isinstance(a, OwnMask))
 
 
 def test_images_that_a_program_cannot_take_stay_with_the_layers(monkeypatch):

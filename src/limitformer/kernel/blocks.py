@@ -16,8 +16,9 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from ..layers.base import leaves
+from .own_mask import marked, own_masks
 from .state import Form
-from .whole import marked, own_masks
+from .whole import takes
 from .work import work_of
 
 _LIVE = 10  # arrays of a block's size that are alive at once, at most
@@ -159,7 +160,7 @@ def _evenly(n: int, largest: int) -> int:
 @eqx.filter_jit
 def _marginal(network, streams, index, key, draws):
     records, unit = network.marginal(streams, index, key, draws)
-    return records, unit, own_masks(streams, records)
+    return records, unit, own_masks(streams, records) if takes(*streams) else []
 
 
 def _spread(function: Callable, devices: tuple) -> Callable:

@@ -16,6 +16,7 @@ from ..layers.base import AnyLayer, leaves
 from . import whole
 from .inputs import Stream, padded
 from .joint import JointRun
+from .own_mask import filled
 from .pairs import Joint, PairRun
 from .passes import Ask, CrossRun, MarginalRun, Options
 from .state import Cross, Facts, Form, Marginal, Need
@@ -91,8 +92,9 @@ class Network(eqx.Module):
         blocks = tuple(_start_cross(a, b, self.need.cross) for a, b in zip(sx, sy, strict=True))
         if whole.applies(self, sx, sy, rx, ry):
             return whole.cross(self, sx, sy, rx, ry)
-        rx = jax.tree.map(lambda a: a[:, None], whole.filled(rx, lambda own: own.of(sx[0].mask)))
-        ry = jax.tree.map(lambda a: a[None, :], whole.filled(ry, lambda own: own.of(sy[0].mask)))
+        rx, ry = (filled(r, lambda own, s=s: own.of(s[0].mask)) for r, s in ((rx, sx), (ry, sy)))
+        rx = jax.tree.map(lambda a: a[:, None], rx)
+        ry = jax.tree.map(lambda a: a[None, :], ry)
         run = CrossRun(self.options(None, 0), rx, ry)
         return finish(run(self.net, _one(blocks), "net"), self.ntk)
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -27,6 +26,7 @@ from ..layers.pool import Readout
 from . import fused, programs
 from .functional import gathered
 from .inputs import Stream
+from .own_mask import filled
 from .passes import CrossRun, Run
 from .state import Cross, Form
 
@@ -64,54 +64,6 @@ class Stored:
     def load(self):
         found = self.ref[self.place]
         return found != 0 if self.dtype == bool else found
-
-
-class OwnMask(eqx.Module):
-    """In place of a record: the mask of the input itself, which a program then loads once.
-
-    Attributes:
-        turns: of the repeats around the layer that keeps it.
-    """
-
-    turns: tuple[int, ...] = eqx.field(static=True)
-
-    def of(self, mask):
-        """The record `(n, *turns, S)` of a mask `(n, S)`."""
-        lines = mask.reshape(len(mask), *(1 for _ in self.turns), -1)
-        return jnp.broadcast_to(lines, (len(mask), *self.turns, mask.shape[-1]))
-
-
-def own_masks(streams: tuple[Stream, ...], records) -> list:
-    """For every array of some records, whether it is the mask of the inputs; nothing if no program
-    would ask."""
-    mask: Any = streams[0].mask
-    if not (fused.available() and _few(*streams)) or len(streams) > 1 or mask is None:
-        return []
-
-    def is_own(a):
-        fits = a.dtype == bool and a.ndim > 1 and (a.shape[0], a.shape[-1]) == mask.shape
-        return jnp.all(a == OwnMask(a.shape[1:-1]).of(mask)) if fits else jnp.zeros((), bool)
-
-    return [is_own(a) for a in jax.tree.leaves(records)]
-
-
-def marked(records, own: list):
-    """Records with `OwnMask` where `own_masks` found them."""
-    leaves, structure = jax.tree.flatten(records)
-    own = own or [False] * len(leaves)
-    found = [OwnMask(a.shape[1:-1]) if o else a for a, o in zip(leaves, own, strict=True)]
-    return structure.unflatten(found)
-
-
-def filled(records, make: Callable):
-    """Records without `OwnMask`: `make` gives the array instead of one."""
-    is_own = lambda a: isinstance(a, OwnMask)  # noqa: E731
-    return jax.tree.map(lambda a: make(a) if is_own(a) else a, records, is_leaf=is_own)
-
-
-def _few(*streams: Stream) -> bool:
-    """Whether inputs have a number of tokens that programs take."""
-    return all(s.dtype in fused.TYPES and s.tokens in TOKENS for s in streams)
 
 
 class ProgramRun(CrossRun):
@@ -167,6 +119,11 @@ class ProgramRun(CrossRun):
         return gathered(fx, products, K, T, self.options.ntk)
 
 
+def takes(*streams: Stream) -> bool:
+    """Whether inputs are of a kind that programs take."""
+    return fused.available() and all(s.dtype in fused.TYPES and s.tokens in TOKENS for s in streams)
+
+
 def applies(network, sx: tuple[Stream, ...], sy: tuple[Stream, ...], rx, ry) -> bool:
     """Whether a program can and should compute all pairs of two sets of inputs.
 
@@ -176,8 +133,7 @@ def applies(network, sx: tuple[Stream, ...], sy: tuple[Stream, ...], rx, ry) -> 
         rx, ry: their records, with one leading axis each.
     """
     return (
-        fused.available()
-        and _few(*sx, *sy)
+        takes(*sx, *sy)
         and math.prod(s.n * s.tokens for s in (*sx, *sy)) < 2**31  # places have 32 bits
         and possible(network, sx, sy, rx, ry)
     )
