@@ -334,10 +334,10 @@ def condition(
         >>> import numpy as np, limitformer as lf
         >>> net = lf.Serial(lf.Dense(), lf.Relu(), lf.Dense())
         >>> x = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
-        >>> post = lf.condition(net, x, np.array([1.0, -1.0, 0.0]), noise=1e-4)
+        >>> post = lf.condition(net, x, np.array([1.0, -1.0, 0.5]), noise=1e-4)
         >>> mean, cov = post.predict(x)
         >>> mean.round(2).tolist(), cov.shape
-        ([1.0, -1.0, 0.0], (3, 3))
+        ([1.0, -1.0, 0.5], (3, 3))
 
     Reference:
         Lee et al. 2019, arXiv 1902.06720 (the trained ensemble).
