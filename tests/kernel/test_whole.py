@@ -69,7 +69,7 @@ def prepared(net, ntk=True, sizes=(16, 32), masked=True, dtype=np.float64):
         ("no records", True, False),
         pytest.param("repeats in repeats", True, True, marks=pytest.mark.slow),
         pytest.param("gelu", False, True, marks=pytest.mark.slow),
-        ("two terms", True, True),
+        pytest.param("two terms", True, True, marks=pytest.mark.slow),
     ],
 )
 def test_a_program_is_the_cross_pass(name, ntk, masked):

@@ -55,6 +55,7 @@ def test_standard_errors_are_honest_and_means_unbiased(key):
         assert stats.kstest(z, stats.t(REPLICATES - 1).cdf).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_draws_gain_over_plain_ones(key):
     """4 tokens, s_QK = 1, 128 draws: the standard deviation is at least 3 times smaller.
 
