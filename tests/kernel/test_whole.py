@@ -136,6 +136,28 @@ def test_masks_that_layers_keep_are_loaded_once(monkeypatch, possible):
         assert not any(a.dtype == bool for a in records if not isinstance(a, OwnMask))
 
 
+def test_a_program_that_does_not_compile_is_left_to_xla(monkeypatch):
+    net = lf.Serial(lf.Dense(), lf.Relu(), lf.MeanPool(), lf.Dense())
+    x = rng.normal(size=(3, 16, 5)).astype(np.float32)
+    plain = net.kernel(x)
+
+    def cross(*_):
+        calls.append(1)
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: no registers\nand more")
+
+    calls: list = []
+    monkeypatch.setattr(whole, "cross", cross)
+    monkeypatch.setattr(whole, "_REFUSED", set())
+    monkeypatch.setattr(fused, "available", lambda: True)
+    jax.clear_caches()
+    with pytest.warns(UserWarning, match=r"Serial, 16 tokens.*RESOURCE_EXHAUSTED: no registers'"):
+        found = net.kernel(x)
+    net.kernel(x[:2])
+    jax.clear_caches()
+    assert len(calls) == 1
+    np.testing.assert_array_equal(found.ntk, plain.ntk)
+
+
 def test_images_that_a_program_cannot_take_stay_with_the_layers(monkeypatch):
     net = lf.Serial(lf.Conv((3, 3)), lf.Relu(), lf.Conv((3, 3)), lf.Relu(), lf.MeanPool())
     x = rng.normal(size=(2, 4, 4, 3)).astype(np.float32)

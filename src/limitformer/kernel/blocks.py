@@ -18,7 +18,7 @@ from jax.sharding import Mesh, PartitionSpec
 from ..layers.base import leaves
 from .own_mask import marked, own_masks
 from .state import Form
-from .whole import takes
+from .whole import refused, takes
 from .work import work_of
 
 _LIVE = 10  # arrays of a block's size that are alive at once, at most
@@ -296,7 +296,13 @@ class Blocks:
             todo = np.array(part + part[-1:] * (size - len(part)))
             # JAX's settings belong to a thread
             with jax.enable_x64(True), jax.default_matmul_precision(self.products):
-                return _tiles(self.network, x, y, self.plan.tile, jnp.asarray(todo), self.devices)
+                call = self.network, x, y, self.plan.tile, jnp.asarray(todo), self.devices
+                try:
+                    return _tiles(*call)
+                except (jax.errors.JaxRuntimeError, NotImplementedError) as problem:
+                    if not refused(self.network, x[0], problem):
+                        raise
+                    return _tiles(*call)
 
         def fetched(part):
             return self._values(compute(part))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import warnings
 from typing import Any
 
 import equinox as eqx
@@ -43,6 +44,9 @@ _OPERATIONS = """
     tan tanh transpose xor
 """  # what a program can do on registers, beside products
 _NESTED = ("closed_call", "custom_jvp_call", "jit", "pjit", "scan", "while")
+
+
+_REFUSED: set = set()  # structures of networks whose programs the GPU's compiler did not take
 
 
 class NoReadout(Exception):
@@ -134,9 +138,29 @@ def applies(network, sx: tuple[Stream, ...], sy: tuple[Stream, ...], rx, ry) -> 
     """
     return (
         takes(*sx, *sy)
+        and jax.tree.structure(network) not in _REFUSED
         and math.prod(s.n * s.tokens for s in (*sx, *sy)) < 2**31  # places have 32 bits
         and possible(network, sx, sy, rx, ry)
     )
+
+
+def refused(network, streams: tuple[Stream, ...], problem: Exception) -> bool:
+    """Leave a network to XLA after its program did not compile; False if it has none.
+
+    What a program can do is read off its trace, and a compiler may still run out of registers.
+    """
+    structure = jax.tree.structure(network)
+    if not takes(*streams) or structure in _REFUSED:
+        return False
+    _REFUSED.add(structure)
+    jax.clear_caches()
+    warnings.warn(
+        f"the GPU program of this network ({type(network.net).__name__}, {streams[0].tokens} "
+        f"tokens) did not compile: {str(problem).splitlines()[0]!r}. XLA computes it instead, "
+        "which takes longer; please report the network (limitformer.kernel.whole)",
+        stacklevel=2,
+    )
+    return True
 
 
 def possible(network, sx, sy, rx, ry) -> bool:
