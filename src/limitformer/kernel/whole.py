@@ -33,7 +33,7 @@ from .state import Cross, Form
 
 TOKENS: tuple[int, ...] = (16, 32, 64, 128)  # for which this was measured to be faster than XLA
 _PRODUCTS = range(16, 33)  # and with products of matrices; smaller ones do not compile
-_ENTRIES = 512  # of a token kernel for each warp
+_ENTRIES = (512, 1024)  # of a token kernel for each warp: with few tokens, and from 64 x 64 on
 _MOST = 1000  # operations: more compile for minutes
 _OPERATIONS = """
     abs acos add and asin atan atan2 bitcast_convert_type broadcast_in_dim clamp
@@ -248,7 +248,7 @@ def _called(static, arrays, x, y, interpret: bool) -> tuple:
         program,
         grid=(n1 * n2,),
         out_shape=[shape] * (1 + static[0].ntk),
-        **programs.options(S1 * S2 // _ENTRIES, interpret, most=16),
+        **programs.options(S1 * S2 // _ENTRIES[S1 * S2 >= 64 * 64], interpret, most=16),
     )(first, *given)
     return tuple(m.reshape(n1, n2, 1, 1) for m in found)
 
