@@ -147,14 +147,19 @@ def test_a_program_that_does_not_compile_is_left_to_xla(monkeypatch):
 
     calls: list = []
     monkeypatch.setattr(whole, "cross", cross)
-    monkeypatch.setattr(whole, "_REFUSED", set())
+    monkeypatch.setattr(whole, "_WORKS", {})
     monkeypatch.setattr(fused, "available", lambda: True)
     jax.clear_caches()
-    with pytest.warns(UserWarning, match=r"Serial, 16 tokens.*RESOURCE_EXHAUSTED: no registers'"):
+    with pytest.warns(UserWarning, match=r"\(Serial\) failed: 'RESOURCE_EXHAUSTED: no registers'"):
         found = net.kernel(x)
     net.kernel(x[:2])
-    jax.clear_caches()
     assert len(calls) == 1
+    # now the layers fail, and not the program
+    monkeypatch.setattr("limitformer.kernel.blocks._tiles", cross)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="no registers"):
+        net.kernel(x)
+    jax.clear_caches()
+    assert len(calls) == 2
     np.testing.assert_array_equal(found.ntk, plain.ntk)
 
 

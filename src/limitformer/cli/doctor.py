@@ -63,7 +63,7 @@ def _jax() -> Iterator[Finding]:
     import numpy as np
 
     import limitformer as lf
-    from limitformer.kernel.blocks import memory_budget
+    from limitformer.kernel.memory import memory_budget
 
     try:
         devices = jax.devices()

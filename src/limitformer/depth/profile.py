@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..kernel.blocks import memory_budget
 from ..kernel.gram import DRAWS
 from ..kernel.inputs import as_arrays, float_type, streams_of
+from ..kernel.memory import memory_budget
 from ..kernel.network import Network, cast, needs_of
 from ..layers.attention import inf
 from ..layers.base import Layer, leaves

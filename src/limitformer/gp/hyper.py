@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
 
-from ..kernel.blocks import memory_budget
 from ..kernel.gram import DRAWS
 from ..kernel.inputs import as_arrays
+from ..kernel.memory import memory_budget
 from ..kernel.progress import Progress
 from ..layers.base import Layer, choice, leaves
 from .noise import variances

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..kernel.blocks import memory_budget
+from ..kernel.memory import memory_budget
 from ..layers.base import Layer, choice, leaves
 from . import evidence
 from .flow import Modes

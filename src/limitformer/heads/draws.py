@@ -12,8 +12,8 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from ..kernel.blocks import memory_budget
 from ..kernel.inputs import as_arrays, float_type, streams_of
+from ..kernel.memory import memory_budget
 from ..kernel.network import Network, cast, needs_of
 from ..kernel.progress import Progress
 from ..layers.base import leaves

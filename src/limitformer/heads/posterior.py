@@ -27,7 +27,7 @@ from scipy.special import logsumexp
 from ..estimate import Estimate
 from ..gp.noise import variances
 from ..gp.training import check_targets, count, rows, token_rows
-from ..kernel.blocks import memory_budget
+from ..kernel.memory import memory_budget
 from ..kernel.progress import Progress
 from ..layers.base import Layer, choice
 from .evidence import Evidence, predict, prior

@@ -27,37 +27,6 @@ _SHARED = 64 * 2**20  # a tile's memory up to which several run side by side
 _AT_ONCE = 64  # tiles per compiled call
 _CALLS = 8  # at least, where tiles allow: a device computes one while the host puts another away
 _COMPILED: set = set()  # calls that have run before, which threads may make side by side
-_UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 1e3, "mb": 1e6, "gb": 1e9}
-
-
-def memory_budget(memory) -> int:
-    """A budget in bytes: a number, a string such as "2GiB", or None (a quarter of what is free)."""
-    if memory is None:
-        return max(_free_memory() // 4, 2**28)
-    if isinstance(memory, str):
-        digits = memory.strip().lower().rstrip("abcdefghijklmnopqrstuvwxyz")
-        unit = memory.strip().lower()[len(digits) :]
-        try:
-            return int(float(digits) * _UNITS[unit])
-        except (ValueError, KeyError):
-            raise ValueError(f'memory={memory!r} is not a size; write for example "2GiB"') from None
-    if not memory > 0:
-        raise ValueError(f"memory must be a positive number of bytes, got {memory!r}")
-    return int(memory)
-
-
-def _free_memory() -> int:
-    stats = jax.devices()[0].memory_stats()
-    if stats and "bytes_limit" in stats:
-        return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
-    try:
-        with open("/proc/meminfo") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 4 * 2**30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -300,7 +269,7 @@ class Blocks:
                 try:
                     return _tiles(*call)
                 except (jax.errors.JaxRuntimeError, NotImplementedError) as problem:
-                    if not refused(self.network, x[0], problem):
+                    if not refused(self.network, problem):
                         raise
                     return _tiles(*call)
 

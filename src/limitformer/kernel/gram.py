@@ -13,8 +13,9 @@ import numpy as np
 
 from ..layers.base import Layer, choice, leaves
 from ..scores.replicates import REPLICATES, draws_each, mean_and_error, replicate_keys
-from .blocks import Blocks, blocks_of, memory_budget, own_pairs
+from .blocks import Blocks, blocks_of, own_pairs
 from .inputs import as_arrays, float_type, is_traced, padded, streams_of
+from .memory import memory_budget
 from .network import Look, Network, cast, needs_of
 from .products import preset
 from .progress import Progress

@@ -15,9 +15,10 @@ import numpy as np
 
 from ..layers.base import Work, leaves
 from ..scores.replicates import REPLICATES, draws_each
-from .blocks import BlockPlan, blocks_of, memory_budget
+from .blocks import BlockPlan, blocks_of
 from .gram import DRAWS, KINDS, check_kinds, same_lengths
 from .inputs import as_arrays, float_type, streams_of
+from .memory import memory_budget
 from .network import Network, cast, needs_of
 from .work import work_of
 

@@ -44,9 +44,7 @@ _OPERATIONS = """
     tan tanh transpose xor
 """  # what a program can do on registers, beside products
 _NESTED = ("closed_call", "custom_jvp_call", "jit", "pjit", "scan", "while")
-
-
-_REFUSED: set = set()  # structures of networks whose programs the GPU's compiler did not take
+_WORKS: dict = {}  # by the structure of a network that had a program: False if that failed
 
 
 class NoReadout(Exception):
@@ -136,28 +134,28 @@ def applies(network, sx: tuple[Stream, ...], sy: tuple[Stream, ...], rx, ry) -> 
         sx, sy: the inputs.
         rx, ry: their records, with one leading axis each.
     """
-    return (
+    found = (
         takes(*sx, *sy)
-        and jax.tree.structure(network) not in _REFUSED
         and math.prod(s.n * s.tokens for s in (*sx, *sy)) < 2**31  # places have 32 bits
         and possible(network, sx, sy, rx, ry)
     )
+    return found and _WORKS.setdefault(jax.tree.structure(network), True)
 
 
-def refused(network, streams: tuple[Stream, ...], problem: Exception) -> bool:
-    """Leave a network to XLA after its program did not compile; False if it has none.
+def refused(network, problem: Exception) -> bool:
+    """Leave a network to XLA after its program failed; False if it had none.
 
     What a program can do is read off its trace, and a compiler may still run out of registers.
     """
     structure = jax.tree.structure(network)
-    if not takes(*streams) or structure in _REFUSED:
+    if not _WORKS.get(structure, False):
         return False
-    _REFUSED.add(structure)
+    _WORKS[structure] = False
     jax.clear_caches()
     warnings.warn(
-        f"the GPU program of this network ({type(network.net).__name__}, {streams[0].tokens} "
-        f"tokens) did not compile: {str(problem).splitlines()[0]!r}. XLA computes it instead, "
-        "which takes longer; please report the network (limitformer.kernel.whole)",
+        f"the GPU program of this network ({type(network.net).__name__}) failed: "
+        f"{str(problem).splitlines()[0]!r}. XLA computes it instead, which takes longer; please "
+        "report the network (limitformer.kernel.whole)",
         stacklevel=2,
     )
     return True

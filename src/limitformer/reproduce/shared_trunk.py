@@ -15,9 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..kernel.blocks import BlockPlan, Blocks, memory_budget, threads
+from ..kernel.blocks import BlockPlan, Blocks, threads
 from ..kernel.gram import check_kinds, same_lengths
 from ..kernel.inputs import as_arrays, float_type, streams_of
+from ..kernel.memory import memory_budget
 from ..kernel.network import Network, _start_cross, cast, needs_of
 from ..kernel.passes import CrossRun, MarginalRun
 from ..kernel.progress import Progress

@@ -11,9 +11,9 @@ import numpy as np
 
 from ..files import to_toml
 from ..files.errors import NetworkFileError
-from ..kernel.blocks import memory_budget
 from ..kernel.gram import DRAWS, KINDS, check_kinds
 from ..kernel.inputs import float_type, streams_of
+from ..kernel.memory import memory_budget
 from ..kernel.network import Network, cast, needs_of
 from ..kernel.progress import Progress
 from ..layers.base import Layer, leaves

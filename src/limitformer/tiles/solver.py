@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..gp.noise import variances
-from ..kernel.blocks import memory_budget
+from ..kernel.memory import memory_budget
 from ..layers.base import choice
 from .cg import RANK, Iterated, conjugate_gradients, preconditioner
 from .cholesky import WIDTH, Factor

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..kernel.blocks import memory_budget
 from ..kernel.gram import DRAWS, KINDS, diagonal
+from ..kernel.memory import memory_budget
 from ..kernel.progress import Progress
 from ..layers.base import Layer, choice
 from .compute import Tiles
