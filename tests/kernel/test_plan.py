@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import limitformer as lf
+from limitformer.kernel.blocks import _call_size
 
 
 @pytest.mark.parametrize(
@@ -20,3 +21,12 @@ def test_after_a_strided_window_there_are_fewer_tokens(shrink):
     both = [path for path in small if path in found and not path.startswith("0.")]
     assert any("Attention" in path for path in both)
     assert {path: found[path] for path in both} == {path: small[path] for path in both}
+
+
+@pytest.mark.parametrize(
+    ("tiles", "calls", "workers", "size"),
+    [(169, 8, 1, 13), (169, 2, 2, 43), (9, 2, 2, 5), (9, 8, 1, 1), (1, 8, 1, 1), (200, 1, 1, 50)],
+)
+def test_calls_waste_few_tiles(tiles, calls, workers, size):
+    """169 tiles in calls of 22 (or 64) would be 176 (or 192)."""
+    assert _call_size(tiles, calls, workers, 64) == size

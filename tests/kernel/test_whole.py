@@ -47,7 +47,7 @@ NETWORKS = {
 }
 
 
-def prepared(net, ntk=True, sizes=(16, 32), masked=True, dtype=np.float64):
+def prepared(net, ntk=True, sizes=(16, 32), masked=True, dtype=np.float64, features=18):
     """What `whole` takes of two inputs on one side and three on the other."""
     dtype = np.dtype(dtype)
     net = cast(net, dtype)
@@ -55,7 +55,9 @@ def prepared(net, ntk=True, sizes=(16, 32), masked=True, dtype=np.float64):
     streams, records = [], []
     for n, S in zip((2, 3), sizes, strict=True):
         mask = np.arange(S) < rng.integers(S // 2, S + 1, size=(n, 1)) if masked else None
-        side = streams_of(net, rng.normal(size=(n, S, 18)).astype(dtype), mask, "x", dtype=dtype)
+        side = streams_of(
+            net, rng.normal(size=(n, S, features)).astype(dtype), mask, "x", dtype=dtype
+        )
         streams.append(side)
         records.append(network.marginal(side, jnp.arange(n), None, 0)[0])
     return network, streams, records
@@ -82,6 +84,17 @@ def test_a_program_is_the_cross_pass(name, ntk, masked):
     for a, b in zip(found[: 1 + ntk], expected, strict=False):
         assert a.shape == (2, 3, 1, 1)
         np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("features", "inside"), [(1, True), (32, True), (33, False)])
+def test_few_features_are_multiplied_in_the_program(features, inside):
+    with jax.enable_x64(True):
+        network, streams, records = prepared(NETWORKS["no records"], features=features)
+        assert (len(whole._first(*(s.x for (s,) in streams))) == 2) == inside
+        assert whole.possible(network, *streams, *records)
+        found = whole.cross(network, *streams, *records, interpret=True)
+        expected = network.cross(*streams, *records)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-12)
 
 
 def test_a_gpu_uses_it_where_it_was_measured(monkeypatch):

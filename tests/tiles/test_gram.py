@@ -2,6 +2,7 @@
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 import zarr
 
 import limitformer as lf
+from limitformer.kernel import progress
+from limitformer.kernel.progress import Progress
 from limitformer.tiles import MissingTile, compute, open_gram
 
 
@@ -160,6 +163,23 @@ def test_progress(net, x, tmp_path):
     seen = []
     lf.gram(net, x, store=tmp_path / "K", tile=12, progress=lambda *a: seen.append(a[:2]))
     assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_a_run_that_goes_on_knows_its_own_pace(net, x, tmp_path, monkeypatch):
+    """Tiles of the run before took none of this run's time."""
+    seen = []
+
+    def stop(done, total, left):
+        if done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        lf.gram(net, x, store=tmp_path / "K", tile=8, progress=stop)
+    begun = Progress(lambda *report: seen.append(report), start=0.0)
+    monkeypatch.setattr(Progress, "of", lambda given: begun)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: 7.0))
+    lf.gram(net, x, store=tmp_path / "K", tile=8)
+    assert seen == [(5, 6, 7.0), (6, 6, 0.0)]
 
 
 def test_what_is_refused(net, x, tmp_path):

@@ -37,31 +37,26 @@ class Sum(NamedTuple):
     terms: dict[tuple[int, ...], Any]
     """Products of arrays, by their numbers in `Values`, and their factors; () is a number alone."""
 
-    def plus(self, other: Sum, sign: int) -> Sum:
-        found = dict(self.terms)
-        for product, factor in other.terms.items():
-            more = _times(sign, factor)
-            found[product] = found[product] + more if product in found else more
-        return Sum(found)
-
 
 class Values:
     """What a traced function computes: arrays, and sums of products of them.
 
     Args:
-        multiply_add: a b + c of three arrays.
+        multiply_add: as for `simplified`.
     """
 
     def __init__(self, multiply_add: Callable):
         self.multiply_add = multiply_add
         self.arrays: list[Any] = []
-        self.numbers: dict[int, int] = {}
+        # what was computed, to be used again: any operation, products, and sums of some terms
+        self.results: dict[tuple, tuple] = {}
         self.products: dict[tuple[int, ...], Any] = {}
-        self.masks: dict[tuple[int, bool], tuple] = {}
+        self.sums: dict[frozenset, Any] = {}
 
-    def run(self, jaxpr, consts, given) -> list:
+    def run(self, closed, given) -> list:
         """Values of a traced function's results; `given` are those of its arguments."""
-        known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *given), strict=True))
+        jaxpr = closed.jaxpr
+        known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*closed.consts, *given), strict=True))
         read = lambda v: v.val if isinstance(v, Literal) else known[v]  # noqa: E731
         for equation in jaxpr.eqns:
             found = self.step(equation, [read(v) for v in equation.invars])
@@ -72,14 +67,15 @@ class Values:
         """One operation."""
         name, params = equation.primitive.name, equation.params
         if name in _CALLS:
-            inner = params[_CALLS[name]]
-            return self.run(inner.jaxpr, inner.consts, given)
+            return self.run(params[_CALLS[name]], given)
         if name in ("mul", "add", "sub", "neg") and _inexact(equation.outvars[0]):
             a, *others = map(self.sum_of, given)
             if name == "neg":
-                return [Sum({}).plus(a, -1)]
+                return [self.plus(Sum({}), a, -1)]
             (b,) = others
-            return [self.product(a, b) if name == "mul" else a.plus(b, 1 if name == "add" else -1)]
+            return [
+                self.product(a, b) if name == "mul" else self.plus(a, b, 1 - 2 * (name == "sub"))
+            ]
         if name == "broadcast_in_dim" and self.stays(equation, given[0]):
             return [given[0]]
         if name == "select_n" and (found := self.masked(equation, given)) is not None:
@@ -87,10 +83,16 @@ class Values:
         arrays = [self.computed(a, v.aval) for a, v in zip(given, equation.invars, strict=True)]
         if name == "while":
             return self.loop(params, arrays)
-        if name == "reduce_sum" and arrays[0].ndim > 1 and len(params["axes"]) == arrays[0].ndim:
-            return [arrays[0].reshape(-1).sum()]
-        found = equation.primitive.bind(*arrays, **params)
-        return found if equation.primitive.multiple_results else [found]
+        if equation.effects or any(hasattr(p, "jaxpr") for p in params.values()):
+            return _applied(equation, arrays)
+        return self.once((name, str(params)), arrays, lambda: _applied(equation, arrays))
+
+    def once(self, name: tuple, given, compute: Callable) -> Any:
+        """What this computes, or what it was when it was computed from the same values."""
+        key = (*name, *map(_key, given))
+        if key not in self.results:
+            self.results[key] = compute(), given  # both, so that no other array gets their ids
+        return self.results[key][0]
 
     def loop(self, params, arrays) -> list:
         """The same loop with a simplified body."""
@@ -117,21 +119,29 @@ class Values:
         line = 1 in jnp.shape(which)
         if not (line and _inexact(result) and len(cases) == 2 and sum(zero) == 1):
             return None
-        key = id(which), zero[0]
-        if key not in self.masks:
-            ones = (which if zero[0] else ~which).astype(result.aval.dtype)
-            self.masks[key] = which, ones  # both, so that no other array gets this id
-        return self.product(*map(self.sum_of, (self.masks[key][1], cases[zero[0]])))
+        ones = lambda: (which if zero[0] else ~which).astype(result.aval.dtype)  # noqa: E731
+        valid = self.once(("valid", zero[0]), [which], ones)
+        return self.product(*map(self.sum_of, (valid, cases[zero[0]])))
 
     def sum_of(self, value) -> Sum:
         if isinstance(value, Sum):
             return value
         if jnp.size(value) == 1:
             return Sum({(): value})
-        number = self.numbers.setdefault(id(value), len(self.arrays))
+        number = self.once(("number",), [value], lambda: len(self.arrays))
         if number == len(self.arrays):
             self.arrays.append(value)
         return Sum({(number,): 1})
+
+    def plus(self, a: Sum, b: Sum, sign: int) -> Sum:
+        found = dict(a.terms)
+        for product, factor in b.terms.items():
+            more = self.times(sign, factor)
+            if product in found:
+                both = found[product], more
+                more = self.once(("add",), both, lambda both=both: both[0] + both[1])
+            found[product] = more
+        return Sum(found)
 
     def product(self, a: Sum, b: Sum) -> Sum:
         """A sum times a number, or two single terms; other sums are computed first."""
@@ -140,40 +150,86 @@ class Values:
         order = lambda n: (self.arrays[n].size, self.arrays[n].shape, n)  # noqa: E731
         return Sum(
             {
-                tuple(sorted((*p, *q), key=order)): _times(c, d)
+                tuple(sorted((*p, *q), key=order)): self.times(c, d)
                 for p, c in a.terms.items()
                 for q, d in b.terms.items()
             }
         )
 
+    def times(self, a, b):
+        """a b of two numbers, without a product where one of them is the integer 1 or -1."""
+        if _is_sign(a) or _is_sign(b):
+            return _signed(a, b)
+        a, b = sorted((a, b), key=_key)
+        return self.once(("mul",), (a, b), lambda: a * b)
+
     def computed(self, value, like=None):
         """An array, with the shape of another one if that is given."""
-        total: Any = value
-        if isinstance(value, Sum):
-            total = value.terms.get(())
-            for product, factor in value.terms.items():
-                if product:
-                    total = self.plus(total, product, factor)
+        total = self.total(value) if isinstance(value, Sum) else value
         if like is None or (jnp.shape(total), jnp.result_type(total)) == (like.shape, like.dtype):
             return total
         return jnp.broadcast_to(total, like.shape).astype(like.dtype)
 
-    def plus(self, total, product: tuple[int, ...], factor):
+    def total(self, value: Sum):
+        """The sum of all terms, from the longest part of it that was computed before.
+
+        Numbers come first, because a multiply-add takes one for nothing. Then what is newest and
+        rows times columns: a layer's value and its bias, which K' and T' have in common.
+        """
+        wanted = frozenset((p, _key(c)) for p, c in value.terms.items())
+        done = max((part for part in self.sums if part <= wanted), key=len, default=frozenset())
+        total = self.sums.get(done)
+        for product in self.ordered(value.terms):
+            term = product, _key(value.terms[product])
+            if term not in done:
+                total = self.with_term(total, product, value.terms[product])
+                done = done | {term}
+                self.sums[done] = total
+        return total
+
+    def ordered(self, products) -> list[tuple[int, ...]]:
+        """A number, the newest product, products of rows and columns alone, and the others."""
+        full = [p for p in products if any(1 not in self.arrays[n].shape for n in p)]
+        full.sort(key=max, reverse=True)
+        return [
+            *(() in products) * [()],
+            *full[:1],
+            *(p for p in products if p and p not in full),
+            *full[1:],
+        ]
+
+    def with_term(self, total, product: tuple[int, ...], factor):
         """One more term."""
-        if total is None:
-            return _times(factor, self.multiplied(product))
+        if not product:
+            return factor if total is None else total + factor
+        if total is None and _is_sign(factor):
+            return _signed(factor, self.multiplied(product))
+        if _is_sign(factor) and (len(product) == 1 or product in self.products):
+            term = self.multiplied(product)
+            return total + term if factor == 1 else total - term
+        left, right = self.halves(product, factor)
+        sign = factor if _is_sign(factor) else 1
+        return left * right if total is None else self.multiply_add(left, right, total, sign)
+
+    def halves(self, product: tuple[int, ...], factor) -> tuple:
+        """Two values whose product is a term but for its sign.
+
+        A factor of rows or columns costs nothing.
+        """
         if len(product) > 1 and product not in self.products:
             left, right = self.parts(product)
-            line = (
-                len({self.arrays[n].shape for n in left}) == 1 and 1 in self.arrays[left[0]].shape
-            )
-            if line or _is_sign(factor):  # a factor of a row or a column is for nothing
-                left = _times(factor, self.multiplied(left))
-                return self.multiply_add(left, self.multiplied(right), total)
-        array = self.multiplied(product)
-        if _is_sign(factor):
-            return total + array if factor == 1 else total - array
-        return self.multiply_add(array, factor, total)
+            if _is_sign(factor):
+                return self.multiplied(left), self.multiplied(right)
+            if 1 in self.arrays[left[-1]].shape and left not in self.products:
+                ahead, last = self.parts(left) if self._mixed(left) else ((), left)
+                scaled = factor * self.multiplied(ahead or last)
+                scaled = scaled * self.multiplied(last) if ahead else scaled
+                return scaled, self.multiplied(right)
+        return self.multiplied(product), factor
+
+    def _mixed(self, product: tuple[int, ...]) -> bool:
+        """Rows and columns."""
+        return len({self.arrays[n].shape for n in product}) > 1
 
     def multiplied(self, product: tuple[int, ...]):
         """An array; rows are multiplied with rows, columns with columns, then all of them."""
@@ -191,36 +247,61 @@ class Values:
         return product[:first], product[first:]
 
 
-def simplified(function: Callable, multiply_add: Callable = lambda a, b, c: a * b + c) -> Callable:
+def multiply_add(a, b, c, sign: int):
+    """c + a b, or c - a b."""
+    return c + a * b if sign == 1 else c - a * b
+
+
+def simplified(function: Callable, multiply_add: Callable = multiply_add) -> Callable:
     """The same function of arrays up to rounding, with fewer operations.
 
     Args:
         function: of arrays, or of trees of them.
-        multiply_add: how a b + c is computed.
+        multiply_add: how c + a b or c - a b is computed, from a, b, c and the sign.
     """
 
     @functools.wraps(function)
     def evaluated(*args):
         traced, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
         values = Values(multiply_add)
-        found = values.run(traced.jaxpr, traced.consts, jax.tree.leaves(args))
+        given = jax.tree.leaves(args)
+        for value in given:
+            values.sum_of(value)  # what is given is older than what is computed
+        found = values.run(traced, given)
         leaves, form = jax.tree.flatten(shapes)
         return form.unflatten(map(values.computed, found, leaves))
 
     return evaluated
 
 
-def _times(a, b):
-    """a b, without a product where one of them is the integer 1 or -1."""
-    if _is_sign(b):
-        a, b = b, a
-    if _is_sign(a):
-        return b if a == 1 else -b
-    return a * b
+def _applied(equation, arrays) -> list:
+    """An operation as it is; a sum over all axes along one."""
+    axes = equation.params.get("axes", ())
+    if equation.primitive.name == "reduce_sum" and 1 < arrays[0].ndim == len(axes):
+        return [arrays[0].reshape(-1).sum()]
+    found = equation.primitive.bind(*arrays, **equation.params)
+    return found if equation.primitive.multiple_results else [found]
+
+
+def _key(value) -> tuple:
+    """Equal for the same array, and for equal numbers that are known."""
+    if isinstance(value, jax.Array) or np.ndim(value):
+        return (type(value).__name__, id(value))
+    return type(value).__name__, str(jnp.result_type(value)), float(value)
+
+
+def _signed(a, b):
+    """a b where one of them is the integer 1 or -1."""
+    sign, value = (a, b) if _is_sign(a) else (b, a)
+    return value if sign == 1 else -value
+
+
+def _is(a, number: int) -> bool:
+    return isinstance(a, int) and a == number
 
 
 def _is_sign(a) -> bool:
-    return isinstance(a, int) and a in (1, -1)
+    return _is(a, 1) or _is(a, -1)
 
 
 def _is_zero(value) -> bool:

@@ -126,6 +126,16 @@ def _evenly(n: int, largest: int) -> int:
     return -(-n // -(-n // max(1, min(largest, n))))
 
 
+def _call_size(tiles: int, calls: int, workers: int, most: int) -> int:
+    """Tiles of a call, for at least so many calls of one size, that are done the soonest.
+
+    What the last call has not enough of is computed again and thrown away.
+    """
+    largest = min(most, -(-tiles // calls))
+    rounds = lambda size: -(-tiles // (size * workers))  # noqa: E731
+    return min(range(largest, (largest - 1) // 2, -1), key=lambda size: size * rounds(size))
+
+
 @eqx.filter_jit
 def _marginal(network, streams, index, key, draws):
     records, unit = network.marginal(streams, index, key, draws)
@@ -249,7 +259,7 @@ class Blocks:
             cols = range(min(plan.block, plan.m - j + t - 1) // t)
             places = [(a, b) for a in rows for b in cols if not own or a <= b]
             calls = max(plan.workers, _CALLS * plan.ahead)
-            size = self._shared(min(plan.at_once, -(-len(places) // calls)))
+            size = self._shared(_call_size(len(places), calls, plan.workers, plan.at_once))
             parts = [places[start : start + size] for start in range(0, len(places), size)]
             done = 0
             for part, tiles in zip(parts, self._computed(x, y, parts, size), strict=True):

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from ..duals.base import Roots
 from ..layers.window import Window
-from .algebra import simplified
+from .algebra import multiply_add, simplified
 
 _TILE = (32, 64)  # tokens of both sides that a program of features takes
 
@@ -142,15 +142,16 @@ def arithmetic(interpret: bool) -> Callable:
     return simplified if interpret else functools.partial(simplified, multiply_add=_multiply_add)
 
 
-def _multiply_add(a, b, c):
-    """a b + c in one instruction; a program that says `a * b + c` takes two."""
+def _multiply_add(a, b, c, sign: int):
+    """c + a b or c - a b in one instruction; a program that says `a * b + c` takes two."""
     from jax.experimental.pallas.triton import elementwise_inline_asm
 
     shape = jnp.broadcast_shapes(*map(jnp.shape, (a, b, c)))
     if not shape or c.dtype != jnp.float32:
-        return a * b + c
+        return multiply_add(a, b, c, sign)
+    negated = "{.reg .f32 n; neg.f32 n, $1; fma.rn.f32 $0, n, $2, $3;}"
     (found,) = elementwise_inline_asm(
-        "fma.rn.f32 $0, $1, $2, $3;",
+        "fma.rn.f32 $0, $1, $2, $3;" if sign == 1 else negated,
         args=[jnp.broadcast_to(jnp.asarray(m, jnp.float32), shape) for m in (a, b, c)],
         constraints="=f,f,f,f",
         pack=1,

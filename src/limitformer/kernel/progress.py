@@ -10,12 +10,20 @@ from collections.abc import Callable
 
 @dataclasses.dataclass
 class Progress:
-    """Reports `(done, total, seconds left)` to a function, whose errors are ignored."""
+    """Reports `(done, total, seconds left)` to a function, whose errors are ignored.
+
+    Attributes:
+        report: the function.
+        start: when the work began.
+        offset, parts: which of several equal parts this is.
+        before: how much was done when the work began, as in a run that goes on.
+    """
 
     report: Callable[[int, int, float], None]
     start: float = dataclasses.field(default_factory=time.monotonic)
     offset: int = 0
     parts: int = 1
+    before: int = 0
 
     @classmethod
     def of(cls, given: bool | Callable) -> Progress | None:
@@ -29,7 +37,7 @@ class Progress:
 
     def __call__(self, done: int, total: int) -> None:
         done, total = done + self.offset * total, total * self.parts
-        left = (time.monotonic() - self.start) * (total - done) / max(done, 1)
+        left = (time.monotonic() - self.start) * (total - done) / max(done - self.before, 1)
         try:
             self.report(done, total, left)
         except Exception:

@@ -6,7 +6,7 @@ takes one pair, its two inputs and their records, and runs the cross pass on the
 everywhere. Only the readout's number comes out.
 
 A network qualifies if its cross pass consists of what such a program can do: entrywise operations,
-sums, and products of square matrices. That is read off its trace, not declared by layers.
+sums, and products of matrices. That is read off its trace, not declared by layers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .passes import CrossRun, Run
 from .state import Cross, Form
 
 TOKENS: tuple[int, ...] = (16, 32, 64, 128)  # for which this was measured to be faster than XLA
-_PRODUCTS = range(16, 33)  # and with products of matrices; smaller ones do not compile
+_PRODUCTS = range(16, 33)  # numbers that an entry of a product adds up; fewer do not compile
 _ENTRIES = (512, 1024)  # of a token kernel for each warp: with few tokens, and from 64 x 64 on
 _MOST = 1000  # operations: more compile for minutes
 _OPERATIONS = """
@@ -230,7 +230,7 @@ def _called(static, arrays, x, y, interpret: bool) -> tuple:
     from jax.experimental import pallas
 
     (n1, S1, features), (n2, S2, _) = x.shape, y.shape
-    first = jnp.einsum("iaf,jbf->iajb", x, y)  # as it is multiplied: not laid out pair by pair
+    first = _first(x, y)
     numbers, *sides = arrays
     given = [a.reshape(1) for a in jax.tree.leaves(numbers)]
     for side in sides:
@@ -239,7 +239,13 @@ def _called(static, arrays, x, y, interpret: bool) -> tuple:
     like = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), arrays)
     simple = programs.arithmetic(interpret)
     program = functools.partial(
-        _program, static=static, like=like, n2=n2, features=features, simple=simple
+        _program,
+        static=static,
+        like=like,
+        n2=n2,
+        features=features,
+        begin=len(first),
+        simple=simple,
     )
     shape = jax.ShapeDtypeStruct((n1 * n2,), x.dtype)
     found = pallas.pallas_call(
@@ -247,16 +253,33 @@ def _called(static, arrays, x, y, interpret: bool) -> tuple:
         grid=(n1 * n2,),
         out_shape=[shape] * (1 + static[0].ntk),
         **programs.options(S1 * S2 // _ENTRIES[S1 * S2 >= 64 * 64], interpret, most=16),
-    )(first, *given)
+    )(*first, *given)
     return tuple(m.reshape(n1, n2, 1, 1) for m in found)
 
 
-def _program(first, *refs, static, like, n2: int, features: int, simple):
+def _first(x, y) -> list:
+    """What a program makes the first kernel of: a few features, or itself if there are many."""
+    features = x.shape[-1]
+    width = max(_PRODUCTS[0], 1 << (features - 1).bit_length())
+    if width not in _PRODUCTS:
+        return [jnp.einsum("iaf,jbf->iajb", x, y)]  # as it is multiplied: not pair by pair
+    x, y = (jnp.pad(a, ((0, 0), (0, 0), (0, width - features))) for a in (x, y))
+    return [x, jnp.swapaxes(y, 1, 2)]
+
+
+def _first_kernel(first, i, j):
+    """Of two inputs, times the number of features."""
+    if len(first) == 1:
+        return first[0][i, :, j]
+    return jnp.dot(first[0][i], first[1][j], precision="highest")
+
+
+def _program(*refs, static, like, n2: int, features: int, begin: int, simple):
     """One pair of inputs, from its first kernel to its readout."""
     from jax.experimental import pallas
 
     outputs = refs[-1 - static[0].ntk :]
-    given = iter(refs[: -len(outputs)])
+    first, given = refs[:begin], iter(refs[begin : -len(outputs)])
     pair = pallas.program_id(0)
     places = (i, j) = (pair // n2, pair % n2)
 
@@ -280,7 +303,7 @@ def _program(first, *refs, static, like, n2: int, features: int, simple):
             raise NoReadout
         return [jnp.sum(m) for m in values]
 
-    for ref, value in zip(outputs, simple(read)(first[i, :, j]), strict=True):
+    for ref, value in zip(outputs, simple(read)(_first_kernel(first, i, j)), strict=True):
         ref[pair] = value
 
 
@@ -311,5 +334,7 @@ def _possible(equation) -> bool:
     if any(sum(n > 1 for n in s) > 2 or any(n & (n - 1) or not n for n in s) for s in shapes):
         return False
     if name == "dot_general":
-        return all(len(s) == 2 and all(n in _PRODUCTS for n in s) for s in shapes)
+        (_, added), *_ = equation.params["dimension_numbers"]
+        summed = [shapes[1][axis] for axis in added]
+        return len(summed) == 1 and summed[0] in _PRODUCTS and all(len(s) == 2 for s in shapes)
     return name in _OPERATIONS.split()

@@ -13,6 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from typing import Any
 
 from ..extras import optional
+from ..kernel.progress import Progress
 from .task import run_tile
 
 _AHEAD = 512  # tasks that a scheduler knows of at once
@@ -44,10 +45,12 @@ def runner(scheduler) -> Iterator[Callable]:
         )
 
 
-def run_tiles(store, todo, scheduler, progress) -> None:
-    """Compute some tiles of a store; `progress(done, total)` counts all of its tiles."""
+def run_tiles(store, todo, scheduler, progress: Progress | None) -> None:
+    """Compute some tiles of a store; progress counts all of its tiles."""
     total = len(store.layout.tiles())
     done = total - len(todo)
+    if progress is not None:
+        progress.before = done
     calls = [(store.location.url, store.identity, i, j) for i, j in todo]
     with runner(scheduler) as run:
         for _ in run(run_tile, calls):
