@@ -87,7 +87,7 @@ CASES = {
         images(lf.MeanPool(), depth=8), (128, 32, 32, 3), 7
     ),
     "32 x 32, eight convolutions, residual attention, flatten": Case(
-        images(RESIDUAL, lf.LayerNorm(), lf.Flatten(), depth=8), (128, 32, 32, 3), 8
+        images(RESIDUAL, lf.LayerNorm(), lf.Flatten(), depth=8), (128, 32, 32, 3), 7
     ),
     "8 x 8, two convolutions, attention, mean pool": Case(
         images(ATTENTION, lf.MeanPool()), (2048, 8, 8, 3), 1

@@ -22,11 +22,11 @@ import peer_shim
 
 # inputs a side, ours and the peer's
 SIZES = {
-    "c/64/ntk/float32": ((1024, 2048, 4096), (64, 128, 256)),
+    "c/64/ntk/float32": ((4096, 8192), (64, 128, 256)),
     "b/32x32/mean/ntk/float32": ((128, 192), (4, 8, 16)),
     "b/8x8/mean/ntk/float32": ((1024, 2048), (64, 128, 256)),
     "b/32x32/flatten/ntk/float32": ((64, 96), (4, 8)),
-    "c/128/ntk/float32": ((512, 1024), (32, 64, 128)),
+    "c/128/ntk/float32": ((1024, 2048), (32, 64, 128)),
 }
 
 

@@ -8,8 +8,9 @@ values are kept as
     Σ_i c_i Π_j A_ij,    c_i numbers, A_ij arrays,
 
 until an operation needs one that is neither a sum nor a product: numbers are multiplied with
-numbers, and an entry of K sees one multiply-add for each term. Products of sums are not expanded:
-polynomials stay in Horner's form, and differences are taken where they were written.
+numbers, and an entry of K sees one multiply-add for each term. What K' and T' have in common, a
+layer's value and its bias, is added up once. Products of sums are not expanded: polynomials stay in
+Horner's form, and differences are taken where they were written.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ class Values:
 
     def computed(self, value, like=None):
         """An array, with the shape of another one if that is given."""
-        total = self.total(value) if isinstance(value, Sum) else value
+        total: Any = self.total(value) if isinstance(value, Sum) else value
         if like is None or (jnp.shape(total), jnp.result_type(total)) == (like.shape, like.dtype):
             return total
         return jnp.broadcast_to(total, like.shape).astype(like.dtype)
