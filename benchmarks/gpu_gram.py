@@ -4,7 +4,8 @@
 
 CIFAR is what `lf.data.cifar10` takes. The run stops after some minutes and the same command goes on
 with what is missing, so that it fits into a short lease of a device; the seconds of all runs are
-added up in `K.zarr.json`. Compilation is part of them.
+added up in `K.zarr.json`. Compilation is part of them. At the end: leave-one-out accuracy of a
+regression on centred classes with 2000, 5000 and all images.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ import numpy as np
 
 import limitformer as lf
 from limitformer.data.images import standardise
+from limitformer.gp.evidence import leave_one_out
+from limitformer.gp.solve import Factor
 
 DEPTH, ALL = 8, 60_000
+RIDGES = (1e-6, 1e-5, 1e-4, 3e-4)  # of the mean diagonal
 
 
 def network():
@@ -34,6 +38,23 @@ def network():
 
 class TimeIsUp(KeyboardInterrupt):
     """The minutes are over; finished tiles are in the store."""
+
+
+def accuracy(K, classes) -> None:
+    """Print leave-one-out accuracies by number of images and ridge."""
+    n = len(classes)
+    K = np.concatenate([K.rows(i, min(i + 500, n)) for i in range(0, n, 500)]).astype(float)
+    Y = (classes[:, None] == np.unique(classes)) - 0.1
+    print("\n| images |", *(f"ridge {ridge:g} |" for ridge in RIDGES))
+    print("|--:|" + "--:|" * len(RIDGES), flush=True)
+    for m in sorted({min(m, n) for m in (2000, 5000, n)}):
+        part, targets = K[:m, :m], Y[:m]
+        found = []
+        for ridge in RIDGES:
+            factor = Factor(part, np.full(m, ridge * np.trace(part) / m))
+            guess = leave_one_out(factor, factor.solve(targets), targets).mean.argmax(1)
+            found.append(np.mean(guess == targets.argmax(1)))
+        print(f"| {m} |", *(f"{a:.3f} |" for a in found), flush=True)
 
 
 def main() -> None:
@@ -86,6 +107,7 @@ def main() -> None:
         f"{1e6 * pair:.1f} us a pair; {ALL} images: {hours:.1f} hours on one such device. "
         f"The first rows are from {rows.min():.3g} to {rows.max():.3g}."
     )
+    accuracy(K.nngp, data.y_train[: args.images])
 
 
 if __name__ == "__main__":

@@ -161,7 +161,7 @@ class Values:
         """a b of two numbers, without a product where one of them is the integer 1 or -1."""
         if _is_sign(a) or _is_sign(b):
             return _signed(a, b)
-        a, b = sorted((a, b), key=_key)
+        a, b = sorted((a, b), key=lambda value: str(_key(value)))
         return self.once(("mul",), (a, b), lambda: a * b)
 
     def computed(self, value, like=None):
