@@ -3,9 +3,9 @@
     python benchmarks/gpu_instructions.py --tokens 64 [--masks] [--softmax] [--warps 4 8]
 
 Needs the triton package beside limitformer (PyPI, about 200 MB, with NVIDIA's assembler and
-disassembler inside); it compiles for an H200 on any machine. Counts are of a warp: the loop's are for one
-block of the network. Beside each is what remains of a pair's time if every instruction slot of an
-H200 is used. What XLA does with the same program differs in the last registers.
+disassembler inside); it compiles for an H200 on any machine. Counts are of a warp: the loop's are
+for one block of the network. Beside each is what remains of a pair's time if every instruction
+slot of an H200 is used. What XLA does with the same program differs in the last registers.
 """
 
 from __future__ import annotations
