@@ -81,7 +81,7 @@ def line(name, *rest) -> None:
 def small_networks(cases, sides, entries) -> None:
     """XLA, then programs with so many entries of a token kernel for each warp."""
     usual = whole._ENTRIES
-    entries = [(e, e) for e in entries] or [usual]
+    entries = [(e,) * len(usual) for e in entries] or [usual]
     names = [str(max(e)) if len({*e}) == 1 else "one program" for e in entries]
     print("\n| network | tokens | XLA, us a pair |", *(f"{name} |" for name in names), "error |")
     print("|---|--:|--:|" + "--:|" * (len(entries) + 1), flush=True)

@@ -97,6 +97,15 @@ def test_few_features_are_multiplied_in_the_program(features, inside):
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("name", "tokens", "warps"),
+    [("softmax, linear", 32, 4), ("identity, sqrt", 32, 2), ("identity, sqrt", 64, 4)],
+)
+def test_products_get_more_warps(name, tokens, warps):
+    net = NETWORKS[name]
+    assert whole._warps(Network(net, *needs_of(net), True), tokens, tokens) == warps
+
+
 def test_a_gpu_uses_it_where_it_was_measured(monkeypatch):
     calls = []
 

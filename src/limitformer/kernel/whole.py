@@ -30,10 +30,11 @@ from .inputs import Stream
 from .own_mask import filled
 from .passes import CrossRun, Run
 from .state import Cross, Form
+from .work import work_of
 
 TOKENS: tuple[int, ...] = (16, 32, 64, 128)  # for which this was measured to be faster than XLA
 _PRODUCTS = range(16, 33)  # numbers that an entry of a product adds up; fewer do not compile
-_ENTRIES = (512, 1024)  # of a token kernel for each warp: with few tokens, and from 64 x 64 on
+_ENTRIES = (256, 512, 1024)  # of K for each warp: with products, few tokens, from 64 x 64 on
 _MOST = 1000  # operations: more compile for minutes
 _OPERATIONS = """
     abs acos add and asin atan atan2 bitcast_convert_type broadcast_in_dim clamp
@@ -252,9 +253,16 @@ def _called(static, arrays, x, y, interpret: bool) -> tuple:
         program,
         grid=(n1 * n2,),
         out_shape=[shape] * (1 + static[0].ntk),
-        **programs.options(S1 * S2 // _ENTRIES[S1 * S2 >= 64 * 64], interpret, most=16),
+        **programs.options(_warps(static[0], S1, S2), interpret, most=16),
     )(*first, *given)
     return tuple(m.reshape(n1, n2, 1, 1) for m in found)
+
+
+def _warps(network, S1: int, S2: int) -> int:
+    """Of a program. Products of matrices hold more numbers: with few warps they would spill."""
+    if any(work.flops for work in work_of(network, S1, S2, 0).values()):
+        return S1 * S2 // _ENTRIES[0]
+    return S1 * S2 // _ENTRIES[1 + (S1 * S2 >= 64 * 64)]
 
 
 def _first(x, y) -> list:
