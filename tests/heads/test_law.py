@@ -26,7 +26,7 @@ def close(found, value, sem=0.0, times=5):
     assert np.all(np.abs(found.value - value) < times * np.hypot(found.sem, sem)), (found, value)
 
 
-@pytest.mark.parametrize(("heads", "s"), [(1, 4), (2, 8)])
+@pytest.mark.parametrize(("heads", "s"), [(1, 4), pytest.param(2, 8, marks=pytest.mark.slow)])
 def test_one_layer_on_independent_tokens(heads, s, key):
     """E[v], the excess kurtosis 3 CV(v)^2 / H and the spread CV(v) / sqrt(H) of theory 3."""
     x = np.sqrt(s) * np.eye(s)[None]
@@ -54,7 +54,11 @@ def test_depth(key):
     "attention",
     [
         pytest.param(lf.Attention(), id="softmax"),
-        pytest.param(lf.Attention(weights="relu", qk_std=0.7, per_key=True), id="relu"),
+        pytest.param(
+            lf.Attention(weights="relu", qk_std=0.7, per_key=True),
+            id="relu",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             lf.Attention(causal=True, position=lf.Position(lf.SquaredExponential(1.0, 1.0))),
             id="position",
