@@ -45,6 +45,7 @@ def test_gradient(objective, field, monkeypatch):
         np.testing.assert_allclose(found[i], difference, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_truth_is_found(key):
     """Targets from a known prior: the learned evidence beats the truth's, the noise is found."""
     x = rng.normal(size=(80, 2))

@@ -13,8 +13,9 @@ import limitformer as lf
 QUICK = ("mixed sums", "transformer post")  # the others take minutes of compilation
 
 
-def names(wanted):
-    return [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in wanted]
+def names(wanted, but=None):
+    quick = {*QUICK} - {but}
+    return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in wanted]
 
 
 FAST = [name for name, case in CASES.items() if case.fast]
@@ -111,7 +112,7 @@ def test_grad_of_inputs(name, kind, x64):
     np.testing.assert_allclose(slope, desired, rtol=digits)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", names(FAST, but="mixed sums"))
 def test_grad_of_hyper_parameters(name, x64):
     net, x, mask, options = data_of(name)
 

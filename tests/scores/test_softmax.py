@@ -122,6 +122,7 @@ def test_padded_equals_truncated(key):
     k = jax.random.split(key, 3)
     x, y = jax.random.normal(k[0], (3, 5)) / 2, jax.random.normal(k[1], (4, 5)) / 2
 
+    @jax.jit
     def layer(x, y, seen_x, seen_y):
         Fx, Fy = joint_features(x @ x.T, y @ y.T, x @ y.T)
         f = Fx.shape[-1]
