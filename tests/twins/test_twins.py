@@ -316,7 +316,6 @@ CASES = list(_cases())
 
 # A few cases in `make test`; the others, with the same demands, in `make slow`.
 DEFAULT = {
-    "flatten",
     "layernorm act",
     "linear softmax",
     "residual raw",
