@@ -102,10 +102,10 @@ def _texts(folder):
 
 
 def test_explore_calls_the_explorer(monkeypatch, capsys):
-    from limitformer.explore import server
+    from limitformer.cli import serve
 
     seen = []
-    monkeypatch.setattr(server, "serve", lambda *given: seen.append(given) or 0)
+    monkeypatch.setattr(serve, "serve", lambda *given: seen.append(given) or 0)
     assert main(shlex.split(FOUND["explore"])) == 0
     assert main(["explore", "mlp", "--port", "7"]) == 0
     assert seen[0] == (0, False, None)

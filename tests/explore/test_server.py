@@ -15,9 +15,11 @@ import urllib.parse
 import numpy as np
 import pytest
 
-from limitformer.explore import panels, server
+from limitformer.cli import serve as command
+from limitformer.cli.serve import serve
+from limitformer.explore import panels
 from limitformer.explore.network import network
-from limitformer.explore.server import Explorer, Moves, Stale, serve
+from limitformer.explore.server import Explorer, Moves, Stale
 from limitformer.explore.settings import CONTROLS, Range, Settings
 
 
@@ -265,7 +267,7 @@ def test_a_network_to_start_from(tmp_path, monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Explorer, "serve_forever", stop)
-    monkeypatch.setattr(server, "warm_up", lambda check: None)
+    monkeypatch.setattr(command, "warm_up", lambda check: None)
     assert serve(0, open_browser=False, toml=str(path)) == 0
     assert serve(0, open_browser=False, toml=path.read_text()) == 0
     assert started == [s, s]
@@ -279,8 +281,8 @@ def test_a_network_to_start_from(tmp_path, monkeypatch, capsys):
 
 def test_it_opens_the_browser(monkeypatch):
     opened = threading.Event()
-    monkeypatch.setattr(server, "warm_up", lambda check: None)
-    monkeypatch.setattr(server.webbrowser, "open", lambda url: opened.set())
+    monkeypatch.setattr(command, "warm_up", lambda check: None)
+    monkeypatch.setattr(command.webbrowser, "open", lambda url: opened.set())
 
     def stop(explorer, poll_interval):
         assert opened.wait(10)
@@ -292,7 +294,7 @@ def test_it_opens_the_browser(monkeypatch):
 
 def test_ctrl_c_ends_it():
     code = (
-        "import signal, sys; from limitformer.explore.server import serve; "
+        "import signal, sys; from limitformer.cli.serve import serve; "
         "signal.signal(signal.SIGINT, signal.default_int_handler); "  # a job's is ignored
         "sys.exit(serve(0, False))"
     )

@@ -26,7 +26,7 @@ def explore(
 
     The page is served on this machine only, and asks no other for anything.
     """
-    from limitformer.explore.server import serve
+    from limitformer.cli.serve import serve
 
     toml = None
     if net is not None:
